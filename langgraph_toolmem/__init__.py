@@ -37,6 +37,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
+    from langgraph_toolmem.inertia.context import PrefetchedContext
     from langgraph_toolmem.inertia.decision import Decision, Proposal
     from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
     from langgraph_toolmem.inertia.prefetch import Prefetch
@@ -65,6 +66,7 @@ _HOMES = {
     "Plan": "navigator.plan.planner",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",
+    "PrefetchedContext": "inertia.context",
     "Proposal": "inertia.decision",
     "RecallPolicy": "entries",
     "Report": "report.report",
@@ -105,6 +107,7 @@ __all__ = [
     "Plan",
     "Preference",
     "Prefetch",
+    "PrefetchedContext",
     "Proposal",
     "RecallPolicy",
     "Report",

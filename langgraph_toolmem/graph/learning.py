@@ -107,7 +107,8 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
             record.append(op.Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
         if step in executed:
             # the paper's windows: the model's choice is evidence, the shortcut's is feedback
-            if keys := [key for length in (1, 2, 3) if (key := paper_window(tools, length))]:
+            keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
+            if keys and step.chosen_by != "context":
                 column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
                 record.append(op.Successor(keys, step.tool, column))
             record.append(op.Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))

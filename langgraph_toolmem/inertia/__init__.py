@@ -23,13 +23,15 @@ within a budget of misses, and for a request like those seen before.
 ``agents``          the agents of a memory, and their results in shadow mode
 ``step``            the shortcut at a model call
 ``prefetch``        look-ups that run while the model is asked
+``context``         look-ups that are made before the model is asked
+``exchange``        their execution, and the answers kept meanwhile
 ==================  ==========================================================
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -46,14 +48,24 @@ from langgraph_toolmem.inertia.agents import AgentPolicy, Agents, shadowed, woul
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, learn_case
+from langgraph_toolmem.inertia.context import (
+    ContextHeldOut,
+    ContextMade,
+    ContextRecord,
+    ContextShown,
+    PrefetchedContext,
+    call_digest,
+)
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
-from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator
+from langgraph_toolmem.inertia.exchange import ContextStore
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import Registry
 from langgraph_toolmem.inertia.record import (
+    MOST_STANDS_FOR,
     REVIEWED,
     Changes,
     InertiaEvidence,
@@ -70,6 +82,7 @@ from langgraph_toolmem.inertia.record import (
 from langgraph_toolmem.inertia.report import section_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.text.embedders import description_similarity
 
 if TYPE_CHECKING:
@@ -103,6 +116,7 @@ class Inertia(Method):
         Cases,
         Corrections,
         Changes,
+        ContextRecord,
     )
 
     def __init__(
@@ -120,10 +134,11 @@ class Inertia(Method):
     def open(self, core: Core) -> None:
         """Register the tables."""
         super().open(core)
-        self.prefetched = Registry(core)
+        self.prefetched, self.contexts = Registry(core), ContextStore(core)
         self.evidence, self.budget = core.register(InertiaEvidence), core.register(Budget)
         self.cases, self.changes = core.register(Cases), core.register(Changes)
         self.corrections = core.register(Corrections)
+        self.context = core.register(ContextRecord)
         self.agents = core.register(Agents)
         self._tables = calibrated.Tables(
             self.evidence,
@@ -176,6 +191,7 @@ class Inertia(Method):
         forbidden: str = "",
         model_input: ModelInput = UNSEEN,
         agent: AgentPolicy | None = None,
+        lookups: Collection[str] = (),
     ) -> Decision:
         """Learn what is new, decide about the model turn that comes now, and note that it begins.
 
@@ -193,6 +209,7 @@ class Inertia(Method):
             forbidden: why no call may be made here whatever the record says; "" if one may.
             model_input: what the model sees besides the messages.
             agent: the agent that asks, for the report. Defaults to an unnamed one with this policy.
+            lookups: tools that are looked up before the model is asked, so no call of them is made in its place.
 
         Raises:
             MessageError: `messages` cannot be read.
@@ -213,6 +230,8 @@ class Inertia(Method):
             decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
+            elif decision.proposal is not None and decision.proposal.tool in lookups:
+                decision = decision.held(Reason("context", "it is looked up before the model is asked"))
             if recorded:
                 core.executions.begins(run.next_key)
             whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
@@ -223,7 +242,8 @@ class Inertia(Method):
                 begun += self.agents.begun(asking, core.hour(), acted=True)
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
-                audit = decision.would_act and not forbidden and not chosen.shadow
+                by_context = decision.proposal is not None and decision.proposal.tool in lookups
+                audit = decision.would_act and not forbidden and not chosen.shadow and not by_context
                 begun = open_turn(core.graph, state, run.next_key, decision, user.digest, audit=audit)
                 begun += self.agents.begun(asking, core.hour(), acted=False)
                 if decision.proposal is not None and would_save(decision, asking, forbidden):
@@ -233,6 +253,59 @@ class Inertia(Method):
                 core.apply(None, begun, **whose)
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         return decision
+
+    def foresee(
+        self,
+        messages: Sequence[Any],
+        *,
+        thread_id: str | None,
+        user_id: str | None,
+        policy: InertiaPolicy,
+        tools: Mapping[str, ToolSpec] | None,
+        model_input: ModelInput,
+    ) -> Decision:
+        """Return the decision about the model turn after messages that no state has yet. Learns and keeps nothing."""
+        run, user = parse_run(messages, thread_id=thread_id), self.core.users.of(user_id)
+        with self.core.lock:
+            if not run.awaiting_model:
+                return Decision(None, _not_our_turn(run))
+            state = RunState.of(run)
+            state.seen = read_input(model_input)
+            return self.decide(state, policy=policy, user=user.digest, specs=tools)[0]
+
+    def holds_out(
+        self,
+        messages: Sequence[Any],
+        lookup: Option,
+        settings: PrefetchedContext,
+        *,
+        thread_id: str | None,
+        user_id: str | None,
+    ) -> bool:
+        """Return True if a look-up before a model turn is held out, drawn by chance as audits are; note it if so."""
+        core, user = self.core, self.core.users.of(user_id).digest
+        with core.lock:
+            share = self.context.held_out_share(settings)
+            draw = int(digest("context", self._seed, core.graph.turns, len(messages))[:8], 16) / 0x100000000
+            if draw >= share:
+                return False
+            run = core.read(messages, thread_id)
+            stands_for = min(MOST_STANDS_FOR, round(1 / share))
+            noted = ContextHeldOut(run.next_key or "", call_digest(lookup.tool, lookup.calls), stands_for, user)
+            core.apply(None, [noted], user=user, run=run.digest)
+            return True
+
+    def shown(self, messages: Sequence[Any], *, thread_id: str | None, user_id: str | None) -> None:
+        """Note that the model answers at this turn after it read the look-up that was predicted for it."""
+        core, user = self.core, self.core.users.of(user_id).digest
+        with core.lock:
+            run = core.read(messages, thread_id)
+            core.apply(None, [ContextShown(run.next_key or "", user)], user=user, run=run.digest)
+
+    def looked_up(self, made: int, risk: float, vain: int) -> None:
+        """Note the look-ups before a model turn, once the model has answered."""
+        with self.core.lock:
+            self.core.apply(None, [ContextMade(self.core.graph.turns, made, round(risk, 4), vain)])
 
     def is_open(self, turn: str) -> bool:
         """Return True if a model turn began here and its end is not known yet."""
@@ -334,7 +407,8 @@ class Inertia(Method):
         def changes(tool: str) -> bool:
             return tool in specs and may_write(tool, specs)
 
-        stopped = ""
+        stopped, stands_for = "", self.context.stands_for(turn.key)
+        credited["stands_for"] = stands_for
         if turn.chosen_by == "shortcut":
             asked = [step.tool for step in turn.steps]
             changing = int(any(map(changes, asked)))
@@ -350,6 +424,8 @@ class Inertia(Method):
             failing = {step.tool for step in turn.steps if step.status == "failed"}
             share = max((failing_share(self.core.graph, tool) for tool in failing), default=0.0)
             record += credit_shortcut(turn, asked, changes=changing, number=number, fails_anyway=share)
+        elif turn.chosen_by == "context" or not stands_for:
+            pass  # the model read the look-up that was predicted: that says nothing about the prediction
         elif opened is not None:
             judged, would_act = opened.judged, opened.would_act
             record += credit_judged(turn, judged, would_act=would_act, **credited)
@@ -363,6 +439,7 @@ class Inertia(Method):
             acts = decision.acts
             if (on_turn := options.get("on_turn")) is not None:
                 on_turn(turn, decision)
+        record += self.context.learned(turn)
         if turn.chosen_by == "model":
             record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)

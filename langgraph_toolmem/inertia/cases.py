@@ -382,7 +382,7 @@ def pair_key(state: RunState, tool: str) -> str:
 
 def made_by_memory(state: RunState) -> bool:
     """Return True if the memory made the latest turn."""
-    return bool(state.latest) and state.latest[-1].chosen_by == "shortcut"
+    return bool(state.latest) and state.latest[-1].chosen_by != "model"
 
 
 def _sum_up(pair: _Pair) -> _Summary:

@@ -43,6 +43,7 @@ Code: TypeAlias = Literal[
     "picture",
     "provider",
     "switched_off",
+    "context",
     "not_the_models_turn",
     "other",
 ]

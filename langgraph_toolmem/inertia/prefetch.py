@@ -45,6 +45,7 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -148,22 +149,25 @@ class Prefetch:
 
 
 class Interceptors(NamedTuple):
-    """The host's code between the model's call and its execution.
+    """The host's code between the model's call and its execution, and between the result and the model.
 
     Attributes:
         wrapped: names of what wraps tool calls or may remove them; "" if nothing is known to.
         tools: tools that a person must approve, or whose calls are limited.
+        rewriting: names of what may hold back a look-up made before the model, or change its result; "" if nothing is
+            known to.
     """
 
     wrapped: str = ""
     tools: frozenset[str] = frozenset()
+    rewriting: str = ""
 
 
 def qualified(
     tools: Mapping[str, BaseTool],
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
-    settings: Prefetch,
+    settings: Prefetch | PrefetchedContext,
     interceptors: Interceptors,
 ) -> tuple[dict[str, BaseTool], str]:
     """Return those of the tools, as the host executes them, that may be prefetched, and why others are not.
@@ -184,11 +188,15 @@ def qualified(
 
 
 def _why_not(
-    tool: BaseTool, spec: ToolSpec, policy: InertiaPolicy, settings: Prefetch, interceptors: Interceptors
+    tool: BaseTool,
+    spec: ToolSpec,
+    policy: InertiaPolicy,
+    settings: Prefetch | PrefetchedContext,
+    interceptors: Interceptors,
 ) -> str:
-    name = spec.name
+    name, option = spec.name, f"{type(settings).__name__}(tools=...)"
     if settings.tools is not None and name not in settings.tools:
-        return "is not named in Prefetch(tools=...)"
+        return f"is not named in {option}"
     if may_write(name, {name: spec}):
         return "is not declared to only read"
     if never := why_never(spec, policy.with_(only=None)):
@@ -201,8 +209,13 @@ def _why_not(
         return f"takes what only the host can give: {', '.join(injected)}"
     if name in interceptors.tools:
         return "has to be approved, or its calls are limited"
-    if interceptors.wrapped and settings.tools is None:
-        return f"is not named in Prefetch(tools=...), and {interceptors.wrapped} may hold its calls back"
+    if settings.tools is not None:
+        return ""
+    if isinstance(settings, PrefetchedContext):
+        if interceptors.rewriting:
+            return f"is not named in {option}, and {interceptors.rewriting} may change its results or hold them back"
+    elif interceptors.wrapped:
+        return f"is not named in {option}, and {interceptors.wrapped} may hold its calls back"
     return ""
 
 
@@ -357,7 +370,7 @@ class PrefetchTask:
     def begin(self, host: Host) -> None:
         """Begin the call: in the run's loop if the tool has async code and the run is async, else in a thread."""
         written: list[Any] = []
-        config = _config_apart(host, written)
+        config = config_apart(host, written)
         context = _context_apart(host.context, config)
         if host.loop is not None and is_async(self.tool):
             self.future = context.run(asyncio.run_coroutine_threadsafe, self._arun(config, written), host.loop)
@@ -448,7 +461,7 @@ def _copy(tool: BaseTool, inside: _Inside, **changed: Any) -> BaseTool:
     return copied
 
 
-def _config_apart(host: Host, written: list[Any]) -> RunnableConfig:
+def config_apart(host: Host, written: list[Any]) -> RunnableConfig:
     """Return the user's keys and context of a config, and nothing that leads back into the run."""
     given: Mapping[str, Any] = host.config or {}
     configurable = given.get("configurable") or {}
@@ -673,7 +686,7 @@ class Registry(SharedByCopies):
         with self._lock:
             wasted = [] if batch.matched else batch.match(messages[at])
             task = batch.tasks.pop((call["name"], canon_args(call["args"])), None)
-        if task is not None and not _is_same(task.tool, request.tool):
+        if task is not None and not is_same(task.tool, request.tool):
             wasted, task = [*wasted, task], None
         self.waste(wasted)
         return task
@@ -706,7 +719,7 @@ class Prefetcher:
 
     def _begin(self, call: Call) -> PrefetchBatch | None:
         loop, config = loop_of_run(), config_of()
-        branch = Branch((call.thread_id, call.user_id), _namespace_of(config))
+        branch = Branch((call.thread_id, call.user_id), namespace_of(config))
         self.registry.waste_over(branch)
         if call.foresight is None:
             return None
@@ -815,7 +828,7 @@ def _position_of(owner: Owner, before: Any) -> Position | None:
     return (owner, message) if all(owner) and message else None
 
 
-def _namespace_of(config: RunnableConfig | None) -> str:
+def namespace_of(config: RunnableConfig | None) -> str:
     """Return the namespace of the graph that a node belongs to; "" for the outermost graph, or outside of one."""
     configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
     return str(configurable.get("checkpoint_ns") or "").rpartition(_BETWEEN_GRAPHS)[0]
@@ -836,7 +849,7 @@ def _was_made(messages: Sequence[Any], lookup: Lookup) -> bool:
     return False
 
 
-def _is_same(one: BaseTool, other: BaseTool | None) -> bool:
+def is_same(one: BaseTool, other: BaseTool | None) -> bool:
     """Return True unless another tool was put in its place; each ``ToolNode`` makes its own tool of a function."""
     if one is other:
         return True

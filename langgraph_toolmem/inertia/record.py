@@ -226,11 +226,13 @@ def credit_judged(
     would_act: int,
     audit_rate: float,
     number: int,
+    stands_for: int = 1,
 ) -> Record:
     """Return hit or miss for every candidate of model turn `number`.
 
     A call that a person rejected is a miss, and the one put in its place is the truth. `would_act` is AUDITED or
-    SHADOWED if the best candidate would have been made, otherwise 0.
+    SHADOWED if the best candidate would have been made, otherwise 0. `stands_for`: predictions that the best one stands
+    for at least, itself and those whose truth stays unknown.
     """
     record: Record = []
     truth = _truth(turn)
@@ -240,7 +242,8 @@ def credit_judged(
     for position, (tool, call, rules, _, _, changes, new, _) in enumerate(judged):
         hit = int(call == truth)
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
-        stands_for = min(MOST_STANDS_FOR, round(1 / audit_rate)) if audit_rate and would_act == AUDITED else 1
+        if audit_rate and would_act == AUDITED:
+            stands_for = max(stands_for, min(MOST_STANDS_FOR, round(1 / audit_rate)))
         record.append(RulesJudged(list(rules), hit, 1 if position else stands_for))
         if position:
             continue

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.agents import AgentPolicy
+from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
+from langgraph_toolmem.inertia.exchange import MARK, ContextLookups
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
@@ -25,20 +28,24 @@ from langgraph_toolmem.turn.host import config_of
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Step
 
-MARK: Final = "toolmem"
-"""Key in ``additional_kwargs`` of a message that no model made."""
-
-
 MAX_DECIDED: Final = 256
 """Decisions that are kept for a retry."""
 
 
 class Decided(NamedTuple):
-    """A decision, the policy it was taken under, and the names of the offered tools."""
+    """A decision about a model turn.
+
+    Attributes:
+        decision: the decision.
+        policy: under which it was taken.
+        offered: names of the offered tools.
+        lookups: tools that may be looked up before the model is asked, by name.
+    """
 
     decision: Decision
     policy: InertiaPolicy
     offered: frozenset[str] = frozenset()
+    lookups: Mapping[str, BaseTool] = {}
 
 
 class Shortcut(Step[Inertia]):
@@ -59,6 +66,7 @@ class Shortcut(Step[Inertia]):
         super().__init__(method)
         self.policy = policy_given(policy, InertiaPolicy)
         self.prefetcher: Prefetcher | None = None
+        self.context: ContextLookups | None = None
         self.models = tuple(models)
         self._decided: OrderedDict[str, Decided] = OrderedDict()
         self.core.texts.register(self.forget_decisions)
@@ -75,6 +83,23 @@ class Shortcut(Step[Inertia]):
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
         self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors)
+
+    def enable_context(
+        self, context: bool | PrefetchedContext, interceptors: Interceptors, *, recorded: bool = False
+    ) -> None:
+        """Make likely look-ups before the model is asked, unless `context` is False.
+
+        Args:
+            context: True, False or the settings.
+            interceptors: the host's code around tool calls.
+            recorded: True if results are served for sure: the memory is at the tools too.
+        """
+        if context is False:
+            return
+        settings = PrefetchedContext() if context is True else context
+        if not isinstance(settings, PrefetchedContext):
+            raise ConfigurationError(f"context is True, False or a PrefetchedContext, not {context!r}.")
+        self.context = ContextLookups(self.method, settings, interceptors, self.models, recorded=recorded)
 
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it.
@@ -95,6 +120,10 @@ class Shortcut(Step[Inertia]):
         policy = settings_policy(call.context, self.policy or self.method.policy)
         if policy is None:
             return Decided(Decision(None, SWITCHED_OFF), self.method.policy, frozenset(call.tools or ()))
+        lookups: Mapping[str, BaseTool] = {}
+        shadow_for_this_run = policy.shadow and not (self.policy or self.method.policy).shadow
+        if self.context is not None and not shadow_for_this_run:
+            lookups = self.context.tools_of(call)
         agent = AgentPolicy(self._agent_name(), policy, prefetch=self.prefetcher is not None)
         known = self.core.catalogue.specs
         if never := {*call.left_out, *(name for name in known if not call.allows(name))}:
@@ -109,8 +138,9 @@ class Shortcut(Step[Inertia]):
             forbidden=self._forbidden(call),
             model_input=call.model_input,
             agent=agent,
+            lookups=lookups,
         )
-        return Decided(decision, policy, frozenset(call.tools or ()))
+        return Decided(decision, policy, frozenset(call.tools or ()), lookups)
 
     @staticmethod
     def _agent_name() -> str:

@@ -24,12 +24,13 @@ from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import RecallPolicy
+from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.loop_guard import LoopGuardMiddleware
 from langgraph_toolmem.middleware.outer import Middleware, outer_middleware, surroundings_of
-from langgraph_toolmem.models.at_model import AtModel, ModelAsk
+from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
 from langgraph_toolmem.models.features import steps_for
 from langgraph_toolmem.navigator.deferred import ToolSearch
 from langgraph_toolmem.nodes.loop_guard import LoopGuard
@@ -82,6 +83,7 @@ def tool_memory_middleware(
     gated: Iterable[str] = (),
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
     prefetch: bool | Prefetch = False,
+    context: bool | PrefetchedContext = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
     planning: bool | SGASettings | SGAPlanner = False,
@@ -112,6 +114,9 @@ def tool_memory_middleware(
             ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. False: make none, only learn.
         prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered, and
             serve their results if it asks for exactly them (`Prefetch`).
+        context: make likely look-ups before the model is asked, and let it go on from their results, so that it is
+            asked once for several steps (`PrefetchedContext`). No look-up is then made in its place by the shortcut.
+            Needs `outer`, an empty list if you have no middleware.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: show the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
@@ -143,9 +148,10 @@ def tool_memory_middleware(
         raise ConfigurationError(f"loop_guard is True, False or a LoopGuard, not {loop_guard!r}.")
     wanted = steps_for(
         memory,
-        surroundings_of(yours, names_given("gated", gated)),
+        surroundings_of(yours, names_given("gated", gated), known=outer is not None),
         shortcut=shortcut,
         prefetch=prefetch,
+        context=context,
         recall=recall,
         suggest=suggest,
         planning=planning,
@@ -154,7 +160,7 @@ def tool_memory_middleware(
         tool_search=tool_search,
         steps=steps,
     )
-    if prefetch is not False and outer is None:
+    if (prefetch is not False or context is not False) and outer is None:
         told_once(UNKNOWN_OUTER, name)
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
     if loop_guard is not False:  # in front: hooks after the model run from the last to the first
@@ -211,18 +217,16 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 call = self._call_of(request, complete=getattr(handler, "__name__", "") in _EXECUTORS)
         if call is None:
             return (yield Proceed(request))
-        response: Any = None
 
-        def asks(ask: ModelAsk, listener: Any) -> StepGenerator[list[Any]]:
-            nonlocal response
-            response = yield Proceed(_changed(request, ask), listener)
-            return turn_of_response(response)
+        def asks(ask: ModelAsk, how: Asking) -> StepGenerator[ModelAnswer]:
+            response = yield Proceed(_changed(request, ask), how.listener, how.streams)
+            return ModelAnswer(turn_of_response(response), response)
 
         ask = ModelAsk(request.system_message, request.messages, request.tools, request.model_settings)
         answer = yield from self._at_model.around(call, ask, asks)
-        if response is None:
-            return _in_its_place(answer[0], request)
-        return answered(response, answer)
+        if answer.response is None:
+            return _in_its_place(answer, request)
+        return answered(answer.response, answer.messages)
 
     def _call_of(self, request: ModelRequest[Any], *, complete: bool) -> Call:
         if not complete:
@@ -311,9 +315,12 @@ def _changed(request: ModelRequest[Any], ask: ModelAsk) -> ModelRequest[Any]:
     return request.override(**changes) if changes else request
 
 
-def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
+def _in_its_place(answer: ModelAnswer, request: ModelRequest[Any]) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
     """Return a message in the model's place, with the name that ``create_agent(name=...)`` gives the model's own."""
+    [message] = answer.messages
     message.name = message.name or (config_of() or {}).get("metadata", {}).get("lc_agent_name")
+    if answer.counts:
+        return ModelResponse(result=[message])
     state = cast("dict[str, Any]", request.state)
     counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
     return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))

@@ -9,6 +9,7 @@ from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
     LLMToolSelectorMiddleware,
+    PIIMiddleware,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
@@ -22,7 +23,11 @@ Middleware = AgentMiddleware[Any, Any, Any]
 
 _WRAPS: Final = ("wrap_tool_call", "awrap_tool_call")
 _AFTER: Final = ("after_model", "aafter_model")
+_BEFORE: Final = ("before_model", "abefore_model", "wrap_model_call", "awrap_model_call")
+_PROMPT: Final = "dynamic_prompt.<locals>"
+"""Functions of a middleware that ``@dynamic_prompt`` makes: they write the system prompt alone."""
 _OF_LANGCHAIN: Final = "langchain.agents.middleware."
+_DECORATORS: Final = "langchain.agents.middleware.types"
 
 
 def outer_middleware(outer: Any) -> list[Middleware]:
@@ -43,12 +48,13 @@ def outer_middleware(outer: Any) -> list[Middleware]:
     return given
 
 
-def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str]) -> Surroundings:
+def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known: bool = True) -> Surroundings:
     """Return what the memory has to know of the middleware in front of it.
 
     Args:
         outer: the middleware, in its order.
         gated: more names of tools that must not run before their call went through the host's middleware.
+        known: False if there may be more.
     """
     models = [model for middleware in outer for model in _models_of(middleware)]
     tools = [name_of(tool) for middleware in outer for tool in getattr(middleware, "tools", ())]
@@ -58,22 +64,26 @@ def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str]) -> Surrou
             always += middleware.always_include
     return Surroundings(
         models=tuple(models),
-        interceptors=interceptors_of(outer, gated),
+        interceptors=interceptors_of(outer, gated, known=known),
+        recorded=True,
         always=tuple(always),
         tools=tuple(name for name in tools if name is not None),
     )
 
 
-def interceptors_of(outer: Sequence[Middleware], gated: Iterable[str] = ()) -> Interceptors:
+def interceptors_of(outer: Sequence[Middleware], gated: Iterable[str] = (), *, known: bool = True) -> Interceptors:
     """Return what may hold a call back between the model and the tool, as far as that can be seen.
 
     Of LangChain's own, only what reads the model's answer is known; any other that looks at it may take a call out.
     """
     wrapping = [middleware.name for middleware in outer if _may_hold(middleware)]
+    rewriting = [middleware.name for middleware in outer if _may_rewrite(middleware)]
+    if not known:
+        rewriting.append("middleware that is not in `outer`")
     tools = {*gated}
     for middleware in outer:
         tools.update(_gated_by(middleware))
-    return Interceptors(" and ".join(wrapping), frozenset(tools))
+    return Interceptors(" and ".join(wrapping), frozenset(tools), " and ".join(rewriting))
 
 
 def _models_of(middleware: Middleware) -> Iterator[Any]:
@@ -91,8 +101,36 @@ def _may_hold(middleware: Middleware) -> bool:
     kind = type(middleware)
     if kind is ToolRetryMiddleware:  # it wraps tool calls and holds none back
         return False
-    looked_at = _WRAPS if kind.__module__.startswith(_OF_LANGCHAIN) else (*_WRAPS, *_AFTER)
+    looked_at = _WRAPS if _is_of_langchain(kind) else (*_WRAPS, *_AFTER)
     return any(getattr(kind, name) is not getattr(AgentMiddleware, name) for name in looked_at)
+
+
+def _is_of_langchain(kind: type[Any]) -> bool:
+    """Return True for LangChain's own middleware; its decorators make classes of the host's functions too."""
+    return kind.__module__.startswith(_OF_LANGCHAIN) and kind.__module__ != _DECORATORS
+
+
+def _may_rewrite(middleware: Middleware) -> bool:
+    """Return True if a middleware may change what the model reads of a result, or hold a call back without a gate.
+
+    A look-up made before the model leaves as a call later on: what stops or counts such calls sees it then.
+    """
+    kind = type(middleware)
+    if isinstance(middleware, HumanInTheLoopMiddleware):  # its tools are gated
+        return False
+    if isinstance(middleware, ToolCallLimitMiddleware):
+        return middleware.tool_name is None
+    if isinstance(middleware, PIIMiddleware):
+        return middleware.apply_to_tool_results
+    if kind is ToolRetryMiddleware:
+        return False
+    looked_at = _WRAPS if _is_of_langchain(kind) else (*_WRAPS, *_AFTER, *_BEFORE)
+    for name in looked_at:
+        own = getattr(kind, name)
+        is_prompt = getattr(own, "__qualname__", "").startswith(_PROMPT)
+        if own is not getattr(AgentMiddleware, name) and not is_prompt:
+            return True
+    return False
 
 
 def _gated_by(middleware: Middleware) -> Iterator[str]:

@@ -14,6 +14,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.open_calls import CallOwner, OpenCall, owner_of_call
+from langgraph_toolmem.inertia.exchange import Exchange, LookupStep, RequestParts
+from langgraph_toolmem.inertia.prefetch import PrefetchBatch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools
 from langgraph_toolmem.nodes.steps import Recorder, owner_of
@@ -43,8 +45,36 @@ class ModelAsk:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-AskModel: TypeAlias = Callable[[ModelAsk, Any], StepGenerator[list[Any]]]
-"""Asks the host's model, with a listener to its answer or None; returns the messages of the answer."""
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """The answer at the model.
+
+    Attributes:
+        messages: of the answer.
+        response: of the host's model, whole, as the host gave it; None if the memory answers in the model's place.
+        counts: True if the memory's message counts as a model call of the host, in its limits.
+    """
+
+    messages: list[Any]
+    response: Any = None
+    counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The way in which the model is asked.
+
+    Attributes:
+        listener: to its answer.
+        streams: False: the answer is not streamed to the user while it is made.
+    """
+
+    listener: Any = None
+    streams: bool = True
+
+
+AskModel: TypeAlias = Callable[[ModelAsk, Asking], StepGenerator[ModelAnswer]]
+"""Asks the host's model."""
 
 
 class AtModel:
@@ -63,6 +93,7 @@ class AtModel:
         self.tools = [tool for step in steps for tool in step.tools]
         self._runners = [StepRunner(step) for step in steps]
         self._prefetcher = next((step.prefetcher for step in steps if isinstance(step, Shortcut)), None)
+        self._context = next((step.context for step in steps if isinstance(step, Shortcut)), None)
         self._deferred: DeferredTools | None = None
         for step in steps:
             if isinstance(step, RevealTools):
@@ -70,8 +101,8 @@ class AtModel:
 
     # --- a model call ---
 
-    def around(self, call: Call, ask: ModelAsk, asks: AskModel) -> StepGenerator[list[Any]]:
-        """Return the messages of the answer: the memory's own call, or the model's answer.
+    def around(self, call: Call, ask: ModelAsk, asks: AskModel) -> StepGenerator[ModelAnswer]:
+        """Return the memory's own call, or the model's answer.
 
         Args:
             call: the model call, as the memory sees it.
@@ -80,33 +111,88 @@ class AtModel:
         """
         owner, turn = self._owner_of(call), turn_of(call.messages)
         open_call = OpenCall(owner, self._history(call), call.model_input)
+        request = RequestParts(ask.system, ask.messages, ask.tools, ask.settings, call.model, call.tool_choice)
         with self.errors:
             self._begin(call, owner, turn)
+        waiting = self._or_log(lambda: self._waiting(call, request))
+        if waiting is not None:
+            self._keep(open_call, turn, waiting.messages)
+            return waiting
         outputs: list[StepOutput] = []
         for runner in self._runners:
             output = yield from runner.output(call)
             if output.answer is not None:
                 self._keep(open_call, turn, [output.answer])
-                return [output.answer]
+                return ModelAnswer([output.answer])
             ask = self._without(ask, call, output)
             outputs.append(output)
         ask = self._or_log(lambda: self._hinted(ask, call, outputs)) or ask
-        offer = self._offer(ask, call)
-        batch = self._prefetcher.begin(call) if self._prefetcher is not None and is_active() else None
+        exchange = yield from self._looked_up(call)
+        batch: PrefetchBatch | None = None
+        if self._prefetcher is not None and not exchange.steps and is_active():
+            batch = self._prefetcher.begin(call)
         try:
-            offered = replace(ask, tools=offer.tools, messages=offer.messages)
-            answer = yield from asks(offered, None if batch is None else batch.listener)
+            if exchange.steps:
+                answer = yield from self._ask_with(exchange, ask, call, asks)
+            else:
+                listener = None if batch is None else batch.listener
+                answer = yield from self._ask(ask, call, asks, Asking(listener))
         except BaseException as error:
             if self._prefetcher is not None and batch is not None:
                 self._prefetcher.dropped(batch)
             if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
                 self._model_failed(open_call, turn, call, error)
             raise
-        answer = self._or_log(lambda: self._taken(answer, offer, ask, call)) or answer
         if self._prefetcher is not None and batch is not None:
-            answer = self._prefetcher.answered(batch, answer)
-        self._keep(open_call, turn, answer)
+            answer = replace(answer, messages=self._prefetcher.answered(batch, answer.messages))
+        if exchange.steps:
+            read = answer
+            answer = self._or_log(lambda: self._first_given_out(call, request, exchange, read)) or answer
+        self._keep(open_call, turn, answer.messages)
         return answer
+
+    def _ask(self, ask: ModelAsk, call: Call, asks: AskModel, how: Asking) -> StepGenerator[ModelAnswer]:
+        """Ask the model, with the tools that tool search offers it."""
+        offer = self._offer(ask, call)
+        answer = yield from asks(replace(ask, tools=offer.tools, messages=offer.messages), how)
+        messages = self._or_log(lambda: self._taken(answer.messages, offer, ask, call)) or answer.messages
+        return replace(answer, messages=messages)
+
+    # --- look-ups before the model ---
+
+    def _looked_up(self, call: Call) -> StepGenerator[Exchange]:
+        if self._context is None:
+            return Exchange()
+        with self.errors:
+            return (yield from self._context.look_up(call))
+        return Exchange()
+
+    def _ask_with(self, exchange: Exchange, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
+        """Ask the model with the exchange behind its messages; without it where the provider refuses that."""
+        assert self._context is not None
+        shown = replace(ask, messages=[*ask.messages, *exchange.messages()])
+        try:
+            return (yield from self._ask(shown, call, asks, Asking(streams=False)))
+        except Exception as error:
+            if isinstance(error, _NOT_OVER) or not self._context.refused(call, error):
+                raise
+        exchange.steps.clear()
+        return (yield from self._ask(ask, call, asks, Asking()))
+
+    def _first_given_out(
+        self, call: Call, request: RequestParts, exchange: Exchange, answer: ModelAnswer
+    ) -> ModelAnswer:
+        assert self._context is not None
+        step = self._context.answered(call, request, exchange, answer)
+        return answer if step is None else ModelAnswer([step.call_message()], counts=True)
+
+    def _waiting(self, call: Call, request: RequestParts) -> ModelAnswer | None:
+        """Return what was kept for this request: the next look-up, or the model's answer."""
+        found = None if self._context is None else self._context.waiting(call, request)
+        if isinstance(found, LookupStep):
+            return ModelAnswer([found.call_message()], counts=True)
+        assert found is None or isinstance(found, ModelAnswer)
+        return found
 
     def _owner_of(self, call: Call) -> CallOwner:
         messages = call.state.get("messages") if isinstance(call.state, Mapping) else None

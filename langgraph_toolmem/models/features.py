@@ -10,6 +10,7 @@ from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.memory import ToolMemory
@@ -41,12 +42,14 @@ class Surroundings:
         interceptors: what may hold a tool call back.
         always: names of tools that are always offered.
         tools: names of tools of the host's middleware.
+        recorded: True if the memory is at the tools too, and serves the results of look-ups.
     """
 
     models: tuple[Any, ...] = ()
     interceptors: Interceptors = NO_INTERCEPTORS
     always: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    recorded: bool = False
 
 
 def steps_for(
@@ -55,6 +58,7 @@ def steps_for(
     *,
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
     prefetch: bool | Prefetch = False,
+    context: bool | PrefetchedContext = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
     planning: bool | SGASettings | SGAPlanner = False,
@@ -71,12 +75,14 @@ def steps_for(
     Raises:
         ConfigurationError: an option cannot work.
     """
-    if shortcut is False and prefetch is not False:  # prefetching alone needs the shortcut's decisions too
-        shortcut = method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)
+    alone = "prefetch" if prefetch is not False else "context" if context is not False else ""
+    if shortcut is False and alone:  # they need the shortcut's decisions too
+        shortcut = method_of(memory, Inertia, alone).policy.with_(shadow=True)
     acts = _node("shortcut", shortcut, InertiaShortcut, memory, policy=InertiaPolicy, tools=())
     if acts is not None:
         acts.step.models = (*acts.step.models, *around.models)
         acts.step.enable_prefetch(prefetch, around.interceptors)
+        acts.step.enable_context(context, around.interceptors, recorded=around.recorded)
     offered = [*around.always, *around.tools]
     nodes: list[StepNode | None] = [
         _node("reflect", reflect, ReflectionWriter, memory),

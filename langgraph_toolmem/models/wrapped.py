@@ -25,10 +25,11 @@ from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import RecallPolicy
+from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.models.at_model import AtModel, ModelAsk
+from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
 from langgraph_toolmem.models.features import Surroundings, steps_for
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
@@ -71,6 +72,7 @@ def with_tool_memory(
     gated: Iterable[str] = (),
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
     prefetch: bool | Prefetch = False,
+    context: bool | PrefetchedContext = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
     planning: bool | SGASettings | SGAPlanner = False,
@@ -98,6 +100,7 @@ def with_tool_memory(
         gated: names of tools that must not run before their call went through an approval or ``interrupt_before``.
         shortcut: see `tool_memory_middleware`, also for the other features.
         prefetch: see there.
+        context: see there. It begins once a tool call went through a `Recorder`.
         recall: see there.
         suggest: see there; the summary tool is left out.
         planning: see there.
@@ -125,6 +128,7 @@ def with_tool_memory(
         around,
         shortcut=shortcut,
         prefetch=prefetch,
+        context=context,
         recall=recall,
         suggest=suggest,
         planning=planning,
@@ -189,25 +193,25 @@ class _Turn:
     """One model call of a wrapped model.
 
     Attributes:
-        asked: True once the model itself was asked.
+        streamed: True if the chunks of the answer have left already.
         listener: to the streamed answer, for prefetching; None if nobody listens.
     """
 
     def __init__(self, at_model: AtModel, call: Call, ask: ModelAsk) -> None:
         self._at_model, self._call, self._ask = at_model, call, ask
-        self.asked = False
+        self.streamed = False
         self.listener: Any = None
 
     def body(self) -> StepGenerator[Any]:
-        """Return the memory's own call, or the model's answer. It is sent the model's message, or its chunks joined."""
+        """Return the memory's own call, or the model's answer. It is sent the model's result, or its chunks joined."""
 
-        def asks(ask: ModelAsk, listener: Any) -> StepGenerator[list[Any]]:
-            self.asked, self.listener = True, listener
-            answer = yield Proceed(ask)
-            return [answer if isinstance(answer, BaseMessage) else _message_of(answer)]
+        def asks(ask: ModelAsk, how: Asking) -> StepGenerator[ModelAnswer]:
+            self.streamed, self.listener = how.streams, how.listener
+            response: ChatResult | ChatGenerationChunk | None = yield Proceed(ask, streams=how.streams)
+            message = response.generations[0].message if isinstance(response, ChatResult) else _message_of(response)
+            return ModelAnswer([message], response)
 
-        answer = yield from self._at_model.around(self._call, self._ask, asks)
-        return answer[0]
+        return (yield from self._at_model.around(self._call, self._ask, asks))
 
     def changed(self, ask: ModelAsk, kwargs: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
         """Return messages and settings for the model, with what the memory changed in them."""
@@ -259,16 +263,14 @@ class _Invokes:
         turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
         if turn is None:
             return generate(messages, stop=stop, run_manager=run_manager, **kwargs)
-        results: list[ChatResult] = []
 
-        def ask_model(ask: ModelAsk) -> BaseMessage:
+        def ask_model(ask: ModelAsk) -> ChatResult:
             seen, changed = turn.changed(ask, kwargs)
             with _busy():
-                results.append(generate(seen, stop=stop, run_manager=run_manager, **changed))
-            return results[-1].generations[0].message
+                return generate(seen, stop=stop, run_manager=run_manager, **changed)
 
         answer: Any = drive(turn.body, ask_model)
-        return _result_of(answer, results)
+        return _result_of(answer)
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         generate: Callable[..., Any] = super()._agenerate  # type: ignore[misc]
@@ -276,16 +278,15 @@ class _Invokes:
         if turn is None:
             result: ChatResult = await generate(messages, stop=stop, run_manager=run_manager, **kwargs)
             return result
-        results: list[ChatResult] = []
 
-        async def ask_model(ask: ModelAsk) -> BaseMessage:
+        async def ask_model(ask: ModelAsk) -> ChatResult:
             seen, changed = turn.changed(ask, kwargs)
             with _busy():
-                results.append(await generate(seen, stop=stop, run_manager=run_manager, **changed))
-            return results[-1].generations[0].message
+                result: ChatResult = await generate(seen, stop=stop, run_manager=run_manager, **changed)
+            return result
 
         answer: Any = await adrive(turn.body, ask_model)
-        return _result_of(answer, results)
+        return _result_of(answer)
 
 
 class _Streams:
@@ -311,7 +312,7 @@ class _Streams:
                 yield chunk
 
         answer: Any = yield from drive_stream(turn.body, ask_model, _joined)
-        if not turn.asked:
+        if not turn.streamed:
             yield _chunk_of(answer)
 
 
@@ -330,7 +331,7 @@ class _AsyncStreams:
                 yield chunk
             return
         run_id = getattr(run_manager, "run_id", None) or uuid4()
-        answers: list[BaseMessage] = []
+        answers: list[ModelAnswer] = []
 
         async def ask_model(ask: ModelAsk) -> AsyncIterator[ChatGenerationChunk]:
             seen, changed = turn.changed(ask, kwargs)
@@ -341,7 +342,7 @@ class _AsyncStreams:
 
         async for chunk in adrive_stream(turn.body, ask_model, _joined, answers.append):
             yield chunk
-        if not turn.asked:
+        if not turn.streamed:
             yield _chunk_of(answers[0])
 
 
@@ -451,14 +452,22 @@ def _tool_choice(kwargs: Mapping[str, Any]) -> Any:
     return choice
 
 
-def _result_of(answer: BaseMessage, results: Sequence[ChatResult]) -> ChatResult:
+def _result_of(answer: ModelAnswer) -> ChatResult:
     """Return the model's result, or one for the memory's own call."""
-    if not results:
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-    result = results[-1]
-    if answer is not result.generations[0].message:
-        result.generations[0] = ChatGeneration(message=answer, generation_info=result.generations[0].generation_info)
-    return result
+    [message], response = answer.messages, answer.response
+    if not isinstance(response, ChatResult):  # of a stream, if the answer was kept
+        return ChatResult(generations=[ChatGeneration(message=message, generation_info=_info_of(response))])
+    generation = response.generations[0]
+    if message is not generation.message:
+        response.generations[0] = ChatGeneration(message=message, generation_info=generation.generation_info)
+    return response
+
+
+def _info_of(response: ChatResult | ChatGenerationChunk | None) -> dict[str, Any] | None:
+    """Return what the model's response says besides its message, such as the reason why it ended."""
+    if response is None:
+        return None
+    return (response.generations[0] if isinstance(response, ChatResult) else response).generation_info
 
 
 def _joined(before: ChatGenerationChunk | None, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
@@ -479,8 +488,9 @@ def _message_of(chunk: ChatGenerationChunk | None) -> AIMessage:
     )
 
 
-def _chunk_of(message: BaseMessage) -> ChatGenerationChunk:
-    """Return the memory's own call as one chunk."""
+def _chunk_of(answer: ModelAnswer) -> ChatGenerationChunk:
+    """Return the memory's own call, or an answer that was kept, as one chunk."""
+    [message] = answer.messages
     calls = getattr(message, "tool_calls", [])
     pieces = [
         tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=index)
@@ -489,9 +499,10 @@ def _chunk_of(message: BaseMessage) -> ChatGenerationChunk:
     chunk = AIMessageChunk(
         content=message.content,
         additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
         id=message.id,
         tool_call_chunks=pieces,
         usage_metadata=getattr(message, "usage_metadata", None),
         chunk_position="last",
     )
-    return ChatGenerationChunk(message=chunk)
+    return ChatGenerationChunk(message=chunk, generation_info=_info_of(answer.response))

@@ -25,9 +25,10 @@ from langgraph_toolmem.core.open_calls import owner_of_call, seen_up_to_now
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.exchange import MARK, ContextStore
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch, Registry
-from langgraph_toolmem.inertia.step import MARK, Shortcut
+from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
@@ -81,8 +82,9 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
-        found = (method.prefetched for method in memory.methods if isinstance(method, Inertia))
-        self._prefetched: Registry | None = next(found, None)
+        inertia = next((method for method in memory.methods if isinstance(method, Inertia)), None)
+        self._prefetched: Registry | None = None if inertia is None else inertia.prefetched
+        self._contexts: ContextStore | None = None if inertia is None else inertia.contexts
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
@@ -116,7 +118,10 @@ class Recorder(MemoryNode):
         if env_mode() == "off":
             return (yield Proceed(request))
         asked = request
-        if self._prefetched is not None:
+        if self._contexts is not None:
+            with self.errors:
+                asked = self._contexts.serve(request, owner_of(request))
+        if self._prefetched is not None and asked is request:
             with self.errors:
                 asked = yield from self._prefetched.serve(request, self.messages_of(request), owner_of(request))
         try:

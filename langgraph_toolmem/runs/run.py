@@ -24,7 +24,7 @@ from langgraph_toolmem.text.meaning import ACTS
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS, stem, word_set, words
 
-Chooser = Literal["model", "shortcut"]
+Chooser = Literal["model", "shortcut", "context"]
 Review = Literal["", "edited", "rejected"]
 
 SUMMARY_TOOL: Final = "summarize_state"

@@ -299,7 +299,7 @@ class _Reader:
         text = text_of(message.content)
         if _NOT_THE_MODEL.match(text) and not message.tool_calls:
             return
-        chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
+        chosen_by = _chooser_of(message)
         key, origin = self._next_key(), self._origin(message)
         given = message.tool_calls
         calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
@@ -481,6 +481,14 @@ def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
     if (seen.tool, canonical(seen.args)) != (step.tool, canonical(step.args)):
         step = replace(step, tool=seen.tool, args=seen.args, review="edited")
     return _Call(replace(step, status=seen.status), True) if seen.over or answered else _Call(step, answered)
+
+
+def _chooser_of(message: AIMessage) -> Chooser:
+    """Return the author of a message, by the mark that the memory puts on its own."""
+    mark = message.additional_kwargs.get("toolmem")
+    if not isinstance(mark, dict):
+        return "model"
+    return "context" if mark.get("by") == "context" else "shortcut"
 
 
 def _tokens(message: AIMessage) -> tuple[int, int, int]:

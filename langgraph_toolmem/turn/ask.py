@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp
 
@@ -43,10 +44,12 @@ class Proceed(NamedTuple):
     Attributes:
         request: for the handler.
         listener: a callback for the models that are asked meanwhile; None keeps the present one.
+        streams: False: the answer is not streamed to the user while it is made.
     """
 
     request: Any
     listener: BaseCallbackHandler | None = None
+    streams: bool = True
 
 
 class Wait(NamedTuple):
@@ -88,7 +91,7 @@ def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any
                 _waited(wanted)
             else:
                 assert handler is not None
-                with _heard(wanted.listener):
+                with _heard(wanted.listener), _streamed(wanted.streams):
                     answer = handler(wanted.request)
         except GraphBubbleUp:
             found.close()
@@ -115,7 +118,7 @@ async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[An
                 await _awaited(wanted)
             else:
                 assert handler is not None
-                with _heard(wanted.listener):
+                with _heard(wanted.listener), _streamed(wanted.streams):
                     answer = await handler(wanted.request)
         except GraphBubbleUp:
             found.close()
@@ -150,7 +153,8 @@ def drive_stream(
                     answer: Any = None
                     for chunk in handler(wanted.request):
                         answer = joined(answer, chunk)
-                        yield chunk
+                        if wanted.streams:
+                            yield chunk
                 elif isinstance(wanted, Ask):
                     answer = wanted.model.invoke(wanted.input, wanted.config)
                 else:
@@ -186,7 +190,8 @@ async def adrive_stream(
                     answer: Any = None
                     async for chunk in handler(wanted.request):
                         answer = joined(answer, chunk)
-                        yield chunk
+                        if wanted.streams:
+                            yield chunk
                 elif isinstance(wanted, Ask):
                     answer = await wanted.model.ainvoke(wanted.input, wanted.config)
                 else:
@@ -213,6 +218,21 @@ def _heard(listener: BaseCallbackHandler | None) -> Iterator[None]:
         yield
     finally:
         _LISTENER.set(before)  # not by a token: a cancelled run may end in another context
+
+
+@contextmanager
+def _streamed(streams: bool) -> Iterator[None]:
+    """Keep the tokens of models that are asked meanwhile from the user, unless they are streamed."""
+    config = var_child_runnable_config.get()
+    if streams or config is None:
+        yield
+        return
+    tags = [*(config.get("tags") or ()), *(ASIDE["tags"] or ())]
+    var_child_runnable_config.set({**config, "tags": tags})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.set(config)  # not by a token: a cancelled run may end in another context
 
 
 def _begun(body: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:

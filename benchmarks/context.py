@@ -1,0 +1,312 @@
+"""Model calls that look-ups made before the model save on recorded runs, and how many look-ups are in vain.
+
+``python -m benchmarks.context``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, convert_to_messages
+from rich.table import Table
+
+from benchmarks import command, conclude, done, load, present, show
+from benchmarks.measures import declared
+from benchmarks.replay import PROMPTS
+from langgraph_toolmem import Inertia, InertiaPolicy, PrefetchedContext, ToolMemory
+from langgraph_toolmem.base.text import as_text
+from langgraph_toolmem.inertia.context import next_lookup, used_steps
+from langgraph_toolmem.inertia.decision import Decision, Option, calls_text
+from langgraph_toolmem.runs.model_input import ModelInput
+from langgraph_toolmem.runs.values import canon_args
+from langgraph_toolmem.turn.seen import given_input
+
+SETS: Final = ("tau2_retail_gpt41mini", "tau2_telecom_gpt41", "tau2_airline_gpt54", "workbench_gpt4")
+MODEL_SECONDS: Final = 2.0
+TOOL_SECONDS: Final = 0.3
+CHARS_PER_TOKEN: Final = 4
+GOALS: Final[Mapping[float, Mapping[str, tuple[float, float]]]] = {
+    0.5: {
+        "tau2_retail_gpt41mini": (14, 4),
+        "tau2_telecom_gpt41": (8.5, 4),
+        "tau2_airline_gpt54": (7, 4),
+        "workbench_gpt4": (8, 6.5),
+    },
+    0.3: {
+        "tau2_retail_gpt41mini": (17, 12),
+        "tau2_telecom_gpt41": (11, 12),
+        "tau2_airline_gpt54": (8, 12),
+        "workbench_gpt4": (12, 12),
+    },
+}
+"""Per least probability and set: the fewest model calls saved and the most look-ups in vain, per 100 turns."""
+LOOSE: Final = 12.0
+"""`max_in_vain` of a least probability below the default."""
+MARK: Final = {"additional_kwargs": {"toolmem": {"by": "context"}}}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pass over one set."""
+
+    data: str
+    name: str
+    settings: PrefetchedContext
+    seed: int
+    limit: int | None
+
+
+@dataclass
+class Figures:
+    """Counts of one pass.
+
+    Attributes:
+        turns, lookup_turns: model turns, and those that consist of look-ups.
+        saved: look-up turns that were made before the model was asked, and that it made in the recording.
+        in_vain: look-ups that it did not make there.
+        taken_out: saved turns that leave the history, because the model goes on with the same tool.
+        held_out: requests whose look-ups were held out.
+        shortcut: [right, wrong] calls that the shortcut makes on the same set without this feature.
+        tokens_saved, tokens_added: of input, at CHARS_PER_TOKEN.
+        seconds, seconds_plain: at MODEL_SECONDS a model call and TOOL_SECONDS a step of tools.
+    """
+
+    turns: int = 0
+    lookup_turns: int = 0
+    saved: int = 0
+    in_vain: int = 0
+    taken_out: int = 0
+    held_out: int = 0
+    shortcut: list[int] = field(default_factory=lambda: [0, 0])
+    tokens_saved: float = 0
+    tokens_added: float = 0
+    seconds: float = 0
+    seconds_plain: float = 0
+
+
+class Pass:
+    """Plays recorded runs through a memory that makes look-ups before the model."""
+
+    def __init__(self, memory: ToolMemory, reads: frozenset[str], settings: PrefetchedContext, system: str | None):
+        self.memory, self.reads, self.settings = memory, reads, settings
+        self.policy = InertiaPolicy()
+        self.seen: ModelInput = given_input(system, None)
+        self.figures = Figures()
+        self._sizes: dict[str, list[int]] = {}
+        self._results: dict[tuple[str, str], str] = {}
+        self._made = 0
+        self._specs = memory.core.catalogue.marked(None)
+
+    def run(self, recorded: list[dict[str, Any]], thread: str) -> None:
+        """Play one run. Look-ups that were made before the model call have the memory's mark in its history."""
+        turns = turns_of(recorded)
+        self.figures.turns += len(turns)
+        history: list[dict[str, Any]] = []
+        place = 0
+        while place < len(turns):
+            history += turns[place].before
+            place = self._asked(history, turns, place, thread)
+        self.memory.finish(history, thread_id=thread)
+
+    def _asked(self, history: list[dict[str, Any]], turns: Sequence[RecordedTurn], place: int, thread: str) -> int:
+        """Play one request to the model, put what it leaves in the history, and return the place of the next turn."""
+        inertia, figures, settings = self.memory.inertia, self.figures, self.settings
+        shadow = InertiaPolicy(shadow=True)
+        decision = inertia.begin_turn(history, thread_id=thread, policy=shadow, model_input=self.seen)
+        self._count(turns[place], decision)
+        steps: list[list[tuple[str, str]]] = []
+        probability, risk, begun = 1.0, 0.0, place
+        asked_at = list(history)
+        wrong: Option | None = None
+        while len(steps) < settings.max_steps and wrong is None:
+            lookup = next_lookup(decision, self._may)
+            if lookup is None or probability * lookup.probability < settings.min_probability:
+                break
+            if not steps and not self._begins(history, lookup, thread):
+                break
+            probability *= lookup.probability
+            steps.append([(lookup.tool, canon_args(args)) for args in lookup.calls])
+            risk += (1 - probability) * len(lookup.calls)
+            figures.seconds += TOOL_SECONDS
+            if not is_next(lookup, turns[place].answer):
+                wrong = lookup
+                break
+            figures.saved += 1
+            figures.tokens_saved += len(json.dumps(history)) / CHARS_PER_TOKEN
+            history += [{**turns[place].answer, **MARK}, *turns[place].results]
+            place += 1
+            if place == len(turns):
+                break
+            if turns[place].before:  # the user spoke: the recording ends its turn with a look-up
+                break
+            self._count(turns[place], None)
+            decision = inertia.foresee(
+                history, thread_id=thread, user_id=None, policy=self.policy, tools=None, model_input=self.seen
+            )
+        if wrong is not None:
+            figures.in_vain += len(wrong.calls)
+            figures.tokens_added += sum(self._size(wrong.tool) for _ in wrong.calls) / CHARS_PER_TOKEN
+        if place == len(turns) or (turns[place].before and place > begun):
+            return place
+        turn = turns[place]
+        figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turn.results)
+        if steps:
+            [answer] = convert_to_messages([turn.answer])
+            assert isinstance(answer, AIMessage)
+            kept = used_steps(steps, answer)
+            figures.taken_out += max(0, place - begun - kept)
+            inertia.looked_up(sum(map(len, steps)), risk, sum(map(len, steps[kept:])))
+            if kept < len(steps):
+                inertia.shown(asked_at if place == begun else history, thread_id=thread, user_id=None)
+            elif wrong is not None:
+                history += self._in_vain(wrong)
+        history += [turn.answer, *turn.results]
+        return place + 1
+
+    def _in_vain(self, lookup: Option) -> list[dict[str, Any]]:
+        """Return the exchange of a look-up that the recording does not have, with its result in another run."""
+        calls, results = [], []
+        for args in lookup.calls:
+            self._made += 1
+            call_id, text = f"in_vain_{self._made}", canon_args(args)
+            function = {"name": lookup.tool, "arguments": json.dumps(dict(args), default=str)}
+            calls.append({"id": call_id, "type": "function", "function": function})
+            content = self._results.get((lookup.tool, text), "{}")
+            results.append({"role": "tool", "tool_call_id": call_id, "name": lookup.tool, "content": content})
+        return [{"role": "assistant", "content": "", "tool_calls": calls, **MARK}, *results]
+
+    def _begins(self, history: Sequence[dict[str, Any]], lookup: Option, thread: str) -> bool:
+        inertia = self.memory.inertia
+        if not inertia.context.has_room(self.settings):
+            return False
+        held_out = inertia.holds_out(history, lookup, self.settings, thread_id=thread, user_id=None)
+        self.figures.held_out += held_out
+        return not held_out
+
+    def _count(self, turn: RecordedTurn, decision: Decision | None) -> None:
+        figures, calls = self.figures, turn.answer.get("tool_calls") or []
+        figures.seconds_plain += MODEL_SECONDS + TOOL_SECONDS * bool(turn.results)
+        figures.lookup_turns += bool(calls) and all(call["function"]["name"] in self.reads for call in calls)
+        functions = {call["id"]: call["function"] for call in calls}
+        for result in turn.results:
+            if (function := functions.get(result["tool_call_id"])) is not None:
+                content = as_text(result.get("content") or "")
+                self._sizes.setdefault(function["name"], []).append(len(content))
+                self._results[function["name"], canon_args(json.loads(function["arguments"] or "{}"))] = content
+        if decision is not None and decision.would_act and decision.proposal is not None:
+            proposal = decision.proposal
+            if proposal.tool in self.reads:
+                best = Option(proposal.tool, proposal.calls, proposal.confidence)
+                figures.shortcut[0 if is_next(best, turn.answer) else 1] += 1
+
+    def _size(self, tool: str) -> float:
+        return median(self._sizes.get(tool) or [0])
+
+    def _may(self, tool: str, args: Mapping[str, Any]) -> bool:
+        return tool in self.reads and self._specs[tool].problem(args) is None
+
+
+@dataclass(frozen=True)
+class RecordedTurn:
+    """One turn of the model: what came before it since the last one, its answer, and the results of its calls."""
+
+    before: list[dict[str, Any]]
+    answer: dict[str, Any]
+    results: list[dict[str, Any]]
+
+
+def turns_of(recorded: Sequence[dict[str, Any]]) -> list[RecordedTurn]:
+    """Return the turns of a recorded run; what comes behind the last one is left out."""
+    turns: list[RecordedTurn] = []
+    before: list[dict[str, Any]] = []
+    for message in recorded:
+        if message["role"] == "assistant":
+            turns.append(RecordedTurn(before, message, []))
+            before = []
+        elif message["role"] == "tool" and turns and not before:
+            turns[-1].results.append(message)
+        else:
+            before.append(message)
+    return turns
+
+
+def is_next(lookup: Option, answer: Mapping[str, Any]) -> bool:
+    """Return True if the answer makes exactly this turn's calls."""
+    functions = [call["function"] for call in answer.get("tool_calls") or []]
+    if {function["name"] for function in functions} != {lookup.tool}:
+        return False
+    made = calls_text(json.loads(function["arguments"] or "{}") for function in functions)
+    return made == calls_text(lookup.calls)
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Play one set, shuffled, through a memory that starts empty."""
+    folder = Path(job.data) / job.name
+    tools, reads = load(folder / "tools.json"), declared(folder)
+    lines = (folder / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
+    runs = [json.loads(line) for line in lines if line.strip()]
+    random.Random(job.seed).shuffle(runs)
+    system = PROMPTS.get(job.name)
+    with ToolMemory.ephemeral(methods=[Inertia()], tools=tools, reads=reads) as memory:
+        played = Pass(memory, reads, job.settings, system)
+        for number, run in enumerate(runs[: job.limit]):
+            played.run(run["messages"], f"{number}-{run['id']}")
+        record = memory.inertia.context.figures()
+    return {
+        "set": job.name,
+        "min_probability": job.settings.min_probability,
+        **asdict(played.figures),
+        "record": record,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = command("context", __doc__)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
+    parser.add_argument("--thresholds", nargs="+", type=float, default=[0.5, 0.3])
+    parser.add_argument("--steps", type=int, default=4, help="look-ups one after the other")
+    parser.add_argument("--seed", type=int, default=1, help="of the shuffle")
+    parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args(arguments)
+    jobs = []
+    for name in present(given, given.sets):
+        for least in given.thresholds:
+            vain = PrefetchedContext.max_in_vain if least >= PrefetchedContext.min_probability else LOOSE
+            settings = PrefetchedContext(min_probability=least, max_in_vain=vain, max_steps=given.steps)
+            jobs.append(Job(str(given.data), name, settings, given.seed, given.limit))
+    found = list(done(work, jobs, given.processes, "replaying"))
+    table = Table(title="Per 100 model turns", title_justify="left")
+    heads = ("set", "p", "turns", "look-ups", "saved", "in vain", "taken out", "held out", "shortcut right / wrong")
+    for head in (*heads, "tokens saved", "added", "seconds %"):
+        table.add_column(head, no_wrap=True)
+    checks = []
+    for each in found:
+        per = 100 / max(1, each["turns"])
+        saved, vain = per * each["saved"], per * each["in_vain"]
+        right, wrong = (f"{per * number:.1f}" for number in each["shortcut"])
+        counts = (each["lookup_turns"], each["saved"], each["in_vain"], each["taken_out"], each["held_out"])
+        slower = 100 * (each["seconds"] / max(1, each["seconds_plain"]) - 1)
+        tokens = (f"{per * each['tokens_saved']:,.0f}", f"{per * each['tokens_added']:,.0f}")
+        shown = [f"{per * number:.1f}" for number in counts]
+        least = each["min_probability"]
+        table.add_row(
+            each["set"], f"{least:g}", str(each["turns"]), *shown, f"{right} / {wrong}", *tokens, f"{slower:+.1f}"
+        )
+        if goal := GOALS.get(least, {}).get(each["set"]):
+            text = f"{each['set']} at {least:g}: saved {saved:.1f} >= {goal[0]:g}, in vain {vain:.1f} <= {goal[1]:g}"
+            checks.append((saved >= goal[0] and vain <= goal[1], text))
+    show(table)
+    return conclude(checks, found, given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

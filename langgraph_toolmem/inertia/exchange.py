@@ -1,0 +1,509 @@
+"""Look-ups that are executed before the model is asked, as an exchange behind the last message of its request.
+
+The model is asked once with the exchange. Its answer is kept, and the look-ups leave one model step at a time, with the
+ids that the model read; the tool node gets the results that are there. So the host's hooks, limits, approvals and
+checkpoints see the run that they would see without it. The answer comes last, for exactly the messages that it was
+made for. Whatever differs by then, an edited call, a trimmed history or another model: the model is asked anew.
+
+In this order: one step of look-ups; what is kept meanwhile; the work around a model call.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest, msg_content_output
+from langsmith.run_helpers import tracing_context
+
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.copies import SharedByCopies
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.core.catalogue import named
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.graph.events import ToolCount
+from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
+from langgraph_toolmem.inertia.decision import Option
+from langgraph_toolmem.inertia.prefetch import (
+    FREE_CHOICE,
+    MAX_TOOL_SETS,
+    Branch,
+    Host,
+    Interceptors,
+    Lookup,
+    Owner,
+    PrefetchTask,
+    Ran,
+    config_apart,
+    held_back,
+    is_async,
+    is_same,
+    is_sync,
+    namespace_of,
+    qualified,
+    standing_in,
+)
+from langgraph_toolmem.runs.messages import no_usage, text_of
+from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.runs.trajectory import History
+from langgraph_toolmem.runs.values import canon_args
+from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
+from langgraph_toolmem.turn.host import config_of, emit, is_active, told_once, warn_once
+from langgraph_toolmem.turn.providers import refusal_of
+from langgraph_toolmem.turn.step import Call
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia import Inertia
+
+logger = logging.getLogger("langgraph_toolmem.context")
+
+MARK: Final = "toolmem"
+"""Key in ``additional_kwargs`` of a message that no model made."""
+MAX_AGE: Final = 60.0
+"""Seconds for which results and an answer are kept: a run that was interrupted for longer looks again."""
+MAX_KEPT: Final = 1_024
+"""Results that are kept, and as many answers."""
+WORKERS: Final = 32
+"""Look-ups at the same time, over all runs."""
+MAKES_CALLS: Final = "context_calls"
+"""Counter of a tool: look-ups that were executed before the model was asked."""
+TAKES: Final = "context_seconds"
+"""Counter of a tool: seconds that they took together."""
+REFUSED: Final = frozenset({400, 413, 422})
+"""HTTP statuses by which a provider refuses a request for what it holds."""
+UNWATCHED: Final = (
+    "No context is prefetched yet: results are served by a Recorder at the tools. Pass them as ToolNode(tools, "
+    "wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)."
+)
+
+
+# --- one step of look-ups ---
+
+
+@dataclass(slots=True)
+class LookupStep:
+    """The calls of one turn, executed.
+
+    Attributes:
+        calls: as an ``AIMessage`` has them, with ids.
+        results: their messages, in the order of the calls.
+        ran: what the tools returned, by the id of the call.
+        tools: the tools, by the id of the call.
+        probability: that the model makes this turn and those before it in its request.
+    """
+
+    calls: list[dict[str, Any]]
+    results: list[ToolMessage]
+    ran: dict[str, Ran]
+    tools: dict[str, BaseTool]
+    probability: float
+
+    def call_message(self) -> AIMessage:
+        """Return the message that makes the calls."""
+        mark = {"by": "context", "confidence": round(self.probability, 4)}
+        calls = [{**call, "args": dict(call["args"])} for call in self.calls]
+        return AIMessage(content="", tool_calls=calls, usage_metadata=no_usage(), additional_kwargs={MARK: mark})
+
+    def messages(self) -> list[BaseMessage]:
+        """Return the exchange: the calls and their results."""
+        return [self.call_message(), *(result.model_copy() for result in self.results)]
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return the calls as tool and `canon_args`."""
+        return [(call["name"], canon_args(call["args"])) for call in self.calls]
+
+
+def result_message(tool: BaseTool, ran: Ran, call: Mapping[str, Any], host: Host) -> ToolMessage | None:
+    """Return a result as the tool node makes a message of it; None for a `Command` or an error."""
+    silent = Ran(ran.value, [], ran.seconds)  # what it wrote is streamed when the call is given out
+    with tracing_context(enabled=False, parent=False):
+        message = standing_in(tool, silent).invoke({**call, "type": "tool_call"}, config_apart(host, []))
+    if not isinstance(message, ToolMessage) or message.status != "success":
+        return None
+    message.content = msg_content_output(message.content)  # type: ignore[assignment]
+    return message
+
+
+# --- what is kept meanwhile ---
+
+
+class RequestParts(NamedTuple):
+    """The parts of a request that an answer was made for."""
+
+    system: SystemMessage | None
+    messages: Sequence[Any]
+    tools: Sequence[Any]
+    settings: Mapping[str, Any]
+    model: Any
+    tool_choice: Any
+
+    def key(self) -> str:
+        """Return a digest of all that the model reads. Ids of messages do not count, those of calls do."""
+        plain: list[Any] = [None if self.system is None else self.system.content]
+        for message in self.messages:
+            calls = [(each["name"], each["args"], each["id"]) for each in getattr(message, "tool_calls", None) or ()]
+            answers = getattr(message, "tool_call_id", None)
+            plain.append((getattr(message, "type", ""), getattr(message, "content", message), calls, answers))
+        names = [str(name_of(tool)) for tool in self.tools]
+        others = (sorted(names), sorted(self.settings.items()), id(self.model), self.tool_choice)
+        return digest("request", json.dumps([plain, others], sort_keys=True, default=str))
+
+
+@dataclass(slots=True)
+class KeptAnswer:
+    """The model's answer to a request with an exchange, and the look-ups that are not given out yet.
+
+    Attributes:
+        key: of the request that comes next if nothing differs (`RequestParts.key`).
+        steps: still to be given out.
+        answer: of the model.
+        taken_out: True if look-ups behind these were in vain and are not given out.
+        since: when it was made, in seconds of a monotonic clock.
+    """
+
+    key: str
+    steps: list[LookupStep]
+    answer: Any
+    taken_out: bool
+    since: float
+
+
+@dataclass(slots=True)
+class KeptResult:
+    """The result of a look-up that was given out, for the tool node."""
+
+    owner: Owner
+    tool: BaseTool
+    name: str
+    args: str
+    ran: Ran
+    since: float
+
+
+class ContextStore(SharedByCopies):
+    """The kept results and answers of a memory, in this process. Safe for threads.
+
+    Attributes:
+        watched: True once a tool call came by that could have been served.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.watched = False
+        self._lock = threads.lock()
+        self._answers: OrderedDict[Branch, KeptAnswer] = OrderedDict()
+        self._results: OrderedDict[str, KeptResult] = OrderedDict()
+        core.texts.register(self.forget)
+
+    def forget(self) -> None:
+        """Drop everything, after a user was forgotten."""
+        with self._lock:
+            self._answers.clear()
+            self._results.clear()
+
+    def keep(self, branch: Branch, kept: KeptAnswer) -> None:
+        """Keep an answer until its request comes."""
+        with self._lock:
+            self._answers[branch] = kept
+            if len(self._answers) > MAX_KEPT:
+                self._answers.popitem(last=False)
+
+    def take(self, branch: Branch, request: Callable[[], str]) -> KeptAnswer | None:
+        """Return what waits for this request of a branch; what waits for another one is dropped."""
+        with self._lock:
+            kept = self._answers.pop(branch, None)
+        if kept is None or monotonic() - kept.since > MAX_AGE or kept.key != request():
+            return None
+        return kept
+
+    def give_out(self, owner: Owner, step: LookupStep) -> None:
+        """Keep the results of a step for the tool node."""
+        now = monotonic()
+        with self._lock:
+            for call in step.calls:
+                call_id = call["id"]
+                self._results[call_id] = KeptResult(
+                    owner, step.tools[call_id], call["name"], canon_args(call["args"]), step.ran[call_id], now
+                )
+            while len(self._results) > MAX_KEPT:
+                self._results.popitem(last=False)
+
+    def serve(self, request: ToolCallRequest, owner: Owner) -> ToolCallRequest:
+        """Return the request with a tool that has the result, for an equal id and equal arguments."""
+        self.watched = True
+        call = request.tool_call
+        if not self._results:
+            return request
+        with self._lock:
+            kept = self._results.pop(call["id"] or "", None)
+        if kept is None or kept.owner != owner or monotonic() - kept.since > MAX_AGE:
+            return request
+        if (kept.name, kept.args) != (call["name"], canon_args(call["args"])) or not is_same(kept.tool, request.tool):
+            return request
+        return request.override(tool=standing_in(kept.tool, kept.ran))
+
+
+# --- around a model call ---
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The look-ups before one model call.
+
+    Attributes:
+        steps: that were executed and have results.
+        failed: calls whose results are not used: an error, a long result, no time left.
+    """
+
+    steps: list[LookupStep] = field(default_factory=list)
+    failed: int = 0
+
+    def messages(self) -> list[BaseMessage]:
+        """Return the messages behind the last one of the request."""
+        return [message for step in self.steps for message in step.messages()]
+
+
+class ContextLookups:
+    """Makes likely look-ups before a model is asked.
+
+    Args:
+        inertia: predicts them.
+        settings: which, and how many.
+        interceptors: the host's code around tool calls.
+        models: that may get the history, besides the one of the call.
+        recorded: True if the tool calls of the agent are served for sure. Otherwise the first one is waited for.
+    """
+
+    def __init__(
+        self,
+        inertia: Inertia,
+        settings: PrefetchedContext,
+        interceptors: Interceptors,
+        models: Sequence[Any] = (),
+        *,
+        recorded: bool = False,
+    ) -> None:
+        self._inertia, self._settings, self._interceptors = inertia, settings, interceptors
+        self._models, self._recorded = tuple(models), recorded
+        self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
+        self._refusing: set[str] = set()
+
+    @property
+    def store(self) -> ContextStore:
+        """Return what is kept meanwhile."""
+        return self._inertia.contexts
+
+    # --- what may be looked up ---
+
+    def tools_of(self, call: Call) -> Mapping[str, BaseTool]:
+        """Return the tools that may be looked up at a model call, by name."""
+        core = self._inertia.core
+        if self._stops(call):
+            return {}
+        with core.lock:
+            specs = core.catalogue.marked(call.tools)
+            loop = loop_of_run()
+            return {
+                name: tool
+                for name, tool in self._qualified(call, specs).items()
+                if call.allows(name)
+                and (is_sync(tool) or (loop is not None and is_async(tool)))
+                and not held_back(core.graph, name, named=True)
+            }
+
+    def _stops(self, call: Call) -> bool:
+        """Return True if nothing is looked up before this model call, whatever is likely."""
+        if not is_active() or call.held_out or call.tool_choice not in FREE_CHOICE or call.model_input.blocks:
+            return True
+        if loop_of_run() is not None and config_of() is None:  # async code before Python 3.11
+            return True
+        if not self._recorded and not self.store.watched:
+            warn_once(UNWATCHED)
+            return True
+        if _keeps_conversations(call.model, call.settings) or _identity(call.model) in self._refusing:
+            return True
+        return any(model is not None and refusal_of(model, call.settings) for model in (call.model, *self._models))
+
+    def _qualified(self, call: Call, specs: Mapping[str, Any]) -> Mapping[str, BaseTool]:
+        offered = [tool for tool in call.offered if isinstance(tool, BaseTool)]
+        key = tuple(map(id, offered))
+        if key not in self._known:
+            if len(self._known) >= MAX_TOOL_SETS:
+                self._known.clear()
+            tools = {tool.name: tool for tool in offered if not tool.return_direct}
+            found, others = qualified(tools, specs, self._inertia.policy, self._settings, self._interceptors)
+            self._known[key] = offered, found
+            if found:
+                told_once("Prefetched before the model is asked: %s.", named(found))
+                logger.debug("%s", others)
+            elif others:
+                warn_once("context has nothing to do. %s", others)
+        return self._known[key][1]
+
+    # --- before the model is asked ---
+
+    def look_up(self, call: Call) -> StepGenerator[Exchange]:
+        """Execute the likely look-ups of a model call, one step after the other."""
+        exchange, inertia, settings = Exchange(), self._inertia, self._settings
+        tools = {} if call.foresight is None else call.foresight.lookups
+        if not tools:
+            return exchange
+        specs = inertia.core.catalogue.marked(call.tools)
+        decision, policy = call.foresight.decision, call.foresight.policy
+        host = Host(config_of(), call.runtime, loop_of_run(), contextvars.copy_context())
+        deadline, probability = monotonic() + settings.max_wait, 1.0
+        messages: History = History(call.messages)
+        whose = {"thread_id": call.thread_id, "user_id": call.user_id}
+
+        def may(tool: str, args: Mapping[str, Any]) -> bool:
+            in_time = self._expected_seconds(tool) <= deadline - monotonic()
+            return tool in tools and in_time and specs[tool].problem(args) is None
+
+        while len(exchange.steps) < settings.max_steps:
+            lookup = next_lookup(decision, may)
+            if lookup is None or probability * lookup.probability < settings.min_probability:
+                break
+            if not exchange.steps:
+                if not inertia.context.has_room(settings):
+                    break
+                if inertia.holds_out(messages, lookup, settings, **whose):
+                    break
+            probability *= lookup.probability
+            step = yield from self._executed(lookup, probability, tools, host, deadline)
+            if step is None:
+                exchange.failed += len(lookup.calls)
+                break
+            exchange.steps.append(step)
+            if len(exchange.steps) == settings.max_steps:
+                break
+            messages = messages.plus(step.messages())
+            decision = inertia.foresee(messages, policy=policy, tools=call.tools, model_input=call.model_input, **whose)
+        if exchange.steps:
+            made = [{"tool": call["name"], "args": call["args"]} for step in exchange.steps for call in step.calls]
+            emit(call.runtime, {"node": "context", "looked_up": made, "probability": round(probability, 4)})
+        elif exchange.failed:
+            inertia.looked_up(exchange.failed, 0.0, exchange.failed)
+        return exchange
+
+    def _executed(
+        self, lookup: Option, probability: float, tools: Mapping[str, BaseTool], host: Host, deadline: float
+    ) -> StepGenerator[LookupStep | None]:
+        """Execute the calls of one turn side by side; None if one of them has no result that can be used."""
+        tool, tasks = tools[lookup.tool], []
+        for args in lookup.calls:
+            each = Lookup(lookup.tool, args, canon_args(args), lookup.probability)
+            task = PrefetchTask(each, tool, max(deadline - monotonic(), 0.001))
+            if not self._inertia.prefetched.begin(task, host, WORKERS):
+                return None
+            tasks.append(task)
+        step = LookupStep([], [], {}, {}, probability)
+        for task in tasks:
+            yield Wait(task.future, deadline - monotonic())
+            ran = task.ready
+            if ran is None:
+                for other in tasks:
+                    other.future.cancel()
+                return None
+            self._note_seconds(lookup.tool, ran.seconds)
+            args = json.loads(json.dumps(dict(task.lookup.args), default=str))
+            call = {"name": lookup.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
+            result = result_message(tool, ran, call, host)
+            if result is None or len(text_of(result.content)) > self._settings.max_characters:
+                return None
+            step.calls.append(call)
+            step.results.append(result)
+            step.ran[call["id"]], step.tools[call["id"]] = ran, tool
+        return step
+
+    def _expected_seconds(self, tool: str) -> float:
+        known = self._inertia.core.graph.by_tool.get(tool, {})
+        calls = known.get(MAKES_CALLS, 0.0)
+        return known.get(TAKES, 0.0) / calls if calls else 0.0
+
+    def _note_seconds(self, tool: str, seconds: float) -> None:
+        core = self._inertia.core
+        if not core.read_only:
+            with core.lock:
+                core.apply(None, [ToolCount(tool, MAKES_CALLS, 1), ToolCount(tool, TAKES, round(seconds, 4))])
+
+    # --- after it has answered ---
+
+    def answered(self, call: Call, request: RequestParts, exchange: Exchange, answer: Any) -> LookupStep | None:
+        """Keep the answer, and return the first step to be given out; None if the answer itself is.
+
+        Args:
+            call: the model call.
+            request: its parts, as the host made them, without the exchange.
+            exchange: that the model read.
+            answer: of the model, with its messages in `messages`.
+        """
+        last = next((each for each in reversed(answer.messages) if isinstance(each, AIMessage)), AIMessage(""))
+        keys = [step.keys() for step in exchange.steps]
+        used = used_steps(keys, last)
+        made = sum(map(len, keys)) + exchange.failed
+        risk = sum((1 - step.probability) * len(step.calls) for step in exchange.steps)
+        self._inertia.looked_up(made, risk, sum(map(len, keys[used:])) + exchange.failed)
+        emit(call.runtime, {"node": "context", "used": used, "in_vain": len(keys) - used})
+        if not used:
+            self._inertia.shown(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+            return None
+        taken_out = used < len(keys)
+        kept = KeptAnswer("", exchange.steps[:used], answer, taken_out, monotonic())
+        return self._next(call, request, kept)
+
+    def _next(self, call: Call, request: RequestParts, kept: KeptAnswer) -> LookupStep:
+        step = kept.steps.pop(0)
+        kept.key = request._replace(messages=[*request.messages, *step.messages()]).key()
+        self.store.keep(self._branch_of(call), kept)
+        self.store.give_out((call.thread_id, call.user_id), step)
+        return step
+
+    def waiting(self, call: Call, request: RequestParts) -> LookupStep | Any | None:
+        """Return what waits for exactly this request: the next step, or the model's answer. None: nothing does."""
+        kept = self.store.take(self._branch_of(call), request.key)
+        if kept is None:
+            return None
+        if kept.steps:
+            return self._next(call, request, kept)
+        if kept.taken_out:
+            self._inertia.shown(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+        return kept.answer
+
+    def refused(self, call: Call, error: Exception) -> bool:
+        """Return True if the provider refused the request for what it holds. Its model gets no more exchanges."""
+        response = getattr(error, "response", None)
+        status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
+        if status not in REFUSED:
+            return False
+        self._refusing.add(_identity(call.model))
+        logger.warning("A request with prefetched context was refused (%s); the model gets none.", type(error).__name__)
+        return True
+
+    def _branch_of(self, call: Call) -> Branch:
+        first: Any = call.messages[0] if call.messages else None
+        thread = call.thread_id if call.thread_id is not None else f"first:{getattr(first, 'id', None)}"
+        return Branch((thread, call.user_id), namespace_of(config_of()))
+
+
+def _identity(model: Any) -> str:
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    return f"{type(model).__name__} {name}"
+
+
+def _keeps_conversations(model: Any, settings: Mapping[str, Any]) -> bool:
+    """Return True if the provider keeps the conversation and goes on from what it was sent."""
+    inner = getattr(model, "bound", model)
+    if "previous_response_id" in settings or "conversation" in settings:
+        return True
+    return bool(getattr(inner, "use_previous_response_id", False))
+
+
+__all__ = ["MARK", "ContextLookups", "ContextStore", "Exchange", "LookupStep", "RequestParts"]

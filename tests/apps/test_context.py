@@ -1,0 +1,475 @@
+"""Look-ups before the model: the run equals the plain one, and the model is asked less."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
+    after_model,
+    dynamic_prompt,
+)
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langgraph_toolmem import InertiaPolicy, PrefetchedContext, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.models import with_tool_memory
+from langgraph_toolmem.nodes import Recorder
+from langgraph_toolmem.testing import ScriptedChatModel, call_tool
+
+SHADOW = InertiaPolicy(shadow=True)
+CONTEXT = PrefetchedContext(held_out=0)
+KNOWN = ("Ann", "Bob", "Cyd", "Dan", "Eve", "Fay", "Gus", "Hal")
+
+
+class Done(BaseModel):
+    """The end."""
+
+    done: bool
+
+
+class Desk:
+    """Three tools that note their calls, and a model that uses them in order."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, str]] = []
+        self.fails = 0
+        self.result = json.dumps({"task_id": "T-%s"})
+        self.last: Callable[[], AIMessage] = lambda: AIMessage("All tasks are closed.")
+        self.refuses = False
+        self.model = ScriptedChatModel(script=self.answer)
+
+    def tools(self, **options: Any) -> list[BaseTool]:
+        """Return the tools; `options` are those of `list_tasks`."""
+
+        @tool
+        def find_person(name: str) -> str:
+            """Find a person by name."""
+            self.ran.append(("find_person", name))
+            return json.dumps({"person_id": f"P-{name}"})
+
+        @tool(**options)
+        def list_tasks(person_id: str) -> str:
+            """List the tasks of a person."""
+            self.ran.append(("list_tasks", person_id))
+            if self.fails:
+                self.fails -= 1
+                raise RuntimeError("the list is down")
+            return self.result % person_id
+
+        @tool
+        def close_tasks(person_id: str) -> str:
+            """Close all tasks of a person."""
+            self.ran.append(("close_tasks", person_id))
+            return "closed"
+
+        return [find_person, list_tasks, close_tasks]
+
+    def answer(self, messages: list[BaseMessage], _tools: Any) -> AIMessage:
+        """Return what the model does."""
+        if self.refuses and any("toolmem" in message.additional_kwargs for message in messages):
+            raise RefusedError
+        begin = max(
+            at for at, message in enumerate(messages) if message.type == "human" and message.text.startswith("Clo")
+        )
+        name = messages[begin].text.split()[-1]
+        called = [call for message in messages[begin:] for call in getattr(message, "tool_calls", ())]
+        done = {call["name"]: call["args"] for call in called}
+        if "find_person" not in done:
+            return call_tool("find_person", name=name)
+        if "list_tasks" not in done:
+            return call_tool("list_tasks", person_id=f"P-{name}")
+        if "close_tasks" not in done:
+            return call_tool("close_tasks", person_id=done["list_tasks"]["person_id"])
+        return self.last()
+
+
+class RefusedError(Exception):
+    """A provider that refuses turns of others."""
+
+    status_code = 400
+
+
+def memory_of(desk: Desk) -> ToolMemory:
+    """Return a memory that has seen the requests of `KNOWN`."""
+    memory = ToolMemory.ephemeral(reads={"find_person", "list_tasks"})
+    agent = create_agent(
+        ScriptedChatModel(script=desk.answer),
+        desk.tools(),
+        middleware=tool_memory_middleware(memory, outer=[], shortcut=SHADOW),
+    )
+    for name in KNOWN:
+        config: Any = {"configurable": {"thread_id": name}}
+        state = agent.invoke({"messages": [("user", f"Close the tasks of {name}")]}, config)
+        memory.finish(state["messages"], thread_id=name)
+    desk.ran.clear()
+    return memory
+
+
+def shape(messages: list[BaseMessage]) -> list[Any]:
+    """Return what a history says, without ids."""
+    return [
+        (
+            each.type,
+            each.name,
+            each.text,
+            [(call["name"], call["args"]) for call in getattr(each, "tool_calls", ())],
+            getattr(each, "status", ""),
+        )
+        for each in messages
+    ]
+
+
+class Compared:
+    """One agent without the look-ups, and one with them."""
+
+    def __init__(
+        self,
+        outer: Callable[[], list[Any]] = list,
+        *,
+        context: bool | PrefetchedContext = CONTEXT,
+        tool_options: dict[str, Any] | None = None,
+        prepare: Callable[[Desk], None] = lambda desk: None,
+        **options: Any,
+    ) -> None:
+        self.desks, self.agents, self.prepare = [Desk(), Desk()], list[Any](), prepare
+        for desk, how in zip(self.desks, (False, context), strict=True):
+            memory = memory_of(desk)
+            middleware = tool_memory_middleware(memory, outer=outer(), shortcut=SHADOW, context=how)
+            self.agents.append(
+                create_agent(
+                    desk.model,
+                    desk.tools(**(tool_options or {})),
+                    middleware=middleware,
+                    checkpointer=InMemorySaver(),
+                    name="clerk",
+                    **options,
+                )
+            )
+
+    def run(self, do: Callable[[Any, Any], Any] | None = None) -> tuple[Any, Any]:
+        """Return what both runs did: what `do` returns, the history, the executions and the number of checkpoints."""
+        found = []
+        for agent, desk in zip(self.agents, self.desks, strict=True):
+            self.prepare(desk)
+            config: Any = {"configurable": {"thread_id": "new"}, "recursion_limit": 40}
+            try:
+                result = do(agent, config) if do is not None else ask(agent, config)
+            except Exception as error:  # noqa: BLE001 - compared
+                result = repr(error)
+            state = agent.get_state(config)
+            found.append(
+                {
+                    "result": result,
+                    "history": shape(state.values["messages"]),
+                    "executed": list(desk.ran),
+                    "checkpoints": len(list(agent.get_state_history(config))),
+                    "next": state.next,
+                    "limits": {name: value for name, value in state.values.items() if name.endswith("_count")},
+                    "out": state.values.get("structured_response"),
+                }
+            )
+        return found[0], found[1]
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """Return how often both models were asked."""
+        return len(self.desks[0].model.calls), len(self.desks[1].model.calls)
+
+
+REQUEST: Any = {"messages": [("user", "Close the tasks of Zoe")]}
+
+
+def ask(agent: Any, config: Any) -> None:
+    """Ask once."""
+    agent.invoke(REQUEST, config)
+
+
+def approve(agent: Any, config: Any) -> list[bool]:
+    """Ask, and approve whatever is to be approved."""
+    paused = []
+    state = agent.invoke(REQUEST, config)
+    while state.get("__interrupt__"):
+        paused.append(True)
+        state = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config)
+    return paused
+
+
+def reject_first(agent: Any, config: Any) -> list[str]:
+    """Ask, and reject the first call that is to be approved."""
+    agent.invoke(REQUEST, config)
+    agent.invoke(Command(resume={"decisions": [{"type": "reject", "message": "Not now."}]}), config)
+    return []
+
+
+def steps_before_tools(agent: Any, config: Any) -> int:
+    """Ask, and go on at each stop."""
+    agent.invoke(REQUEST, config)
+    stops = 0
+    while agent.get_state(config).next:
+        stops += 1
+        agent.invoke(None, config)
+    return stops
+
+
+def updates(agent: Any, config: Any) -> list[Any]:
+    """Ask with a stream of updates."""
+    found = []
+    for update in agent.stream(REQUEST, config, stream_mode="updates"):
+        for node, values in update.items():
+            found.append((node, shape((values or {}).get("messages", []))))
+    return found
+
+
+def asked_async(agent: Any, config: Any) -> None:
+    """Ask in async code."""
+    asyncio.run(agent.ainvoke(REQUEST, config))
+
+
+@dynamic_prompt
+def prompt(request: Any) -> str:
+    """A system prompt."""
+    return f"There are tasks. {len(request.tools)} tools."
+
+
+def human(*tools: str) -> Any:
+    return HumanInTheLoopMiddleware(interrupt_on=dict.fromkeys(tools, True))
+
+
+def summaries() -> Any:
+    model = ScriptedChatModel(script=lambda messages, tools: AIMessage("Close the tasks of Zoe"))
+    return SummarizationMiddleware(model=model, trigger=("messages", 40), keep=("messages", 20))
+
+
+SAVED = [
+    ("plain", list, None, 2),
+    ("approved change", lambda: [human("close_tasks")], approve, 2),
+    ("rejected change", lambda: [human("close_tasks")], reject_first, 2),
+    ("approved look-up", lambda: [human("list_tasks")], approve, 1),
+    ("rejected look-up", lambda: [human("list_tasks")], reject_first, 1),
+    ("one tool limited", lambda: [ToolCallLimitMiddleware(tool_name="close_tasks", run_limit=1)], None, 2),
+    ("model calls limited", lambda: [ModelCallLimitMiddleware(run_limit=3, exit_behavior="end")], None, 2),
+    ("retries", lambda: [ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)], None, 2),
+    ("prompt", lambda: [prompt], None, 2),
+    ("redacted requests", lambda: [PIIMiddleware("email")], None, 2),
+    ("summaries", lambda: [summaries()], None, 2),
+    ("updates", list, updates, 2),
+    ("async", list, asked_async, 2),
+]
+
+
+@pytest.mark.parametrize(("outer", "do", "saved"), [case[1:] for case in SAVED], ids=[case[0] for case in SAVED])
+def test_equals_the_plain_run(outer: Any, do: Any, saved: int) -> None:
+    compared = Compared(outer)
+    plain, with_context = compared.run(do)
+    assert with_context == plain
+    alone, asked = compared.asked
+    assert alone - asked == saved
+
+
+def test_stops_before_each_tool() -> None:
+    compared = Compared(interrupt_before=["tools"])
+    plain, with_context = compared.run(steps_before_tools)
+    assert with_context == plain
+    assert plain["result"] == 3
+    assert compared.asked == (4, 2)
+
+
+OFF = [
+    ("all calls limited", lambda: [ToolCallLimitMiddleware(run_limit=2, exit_behavior="continue")]),
+    ("redacted results", lambda: [PIIMiddleware("email", apply_to_tool_results=True)]),
+    ("unknown", lambda: [Unknown()]),
+    ("after the model", lambda: [unknown_after]),
+]
+
+
+class Unknown(AgentMiddleware[Any, Any, Any]):
+    """Wraps tool calls."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Shorten the result."""
+        return handler(request)
+
+
+@after_model
+def unknown_after(state: Any, runtime: Any) -> None:
+    """Look at the answer."""
+
+
+@pytest.mark.parametrize("outer", [case[1] for case in OFF], ids=[case[0] for case in OFF])
+def test_what_may_change_a_result_or_stop_a_call_turns_it_off(outer: Any) -> None:
+    compared = Compared(outer)
+    plain, with_context = compared.run()
+    assert with_context == plain
+    assert compared.asked[0] == compared.asked[1]
+
+
+def test_direct_return() -> None:
+    compared = Compared(tool_options={"return_direct": True})
+    plain, with_context = compared.run()
+    assert with_context == plain
+    assert compared.asked == (2, 1)
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+def test_structured_answer(strategy: Any) -> None:
+    def prepare(desk: Desk) -> None:
+        by_tool = strategy is ToolStrategy
+        desk.last = lambda: call_tool("Done", done=True) if by_tool else AIMessage('{"done": true}')
+
+    compared = Compared(prepare=prepare, response_format=strategy(Done))
+    plain, with_context = compared.run()
+    assert with_context == plain
+    assert plain["out"] == Done(done=True)
+
+
+def test_edited_results_of_the_history_ask_anew() -> None:
+    """Clearing old results changes the request, so the kept answer is not given for it."""
+    compared = Compared(lambda: [ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=1)])])
+    plain, with_context = compared.run()
+    assert with_context == plain
+
+
+def test_an_edited_call_is_executed() -> None:
+    class Edits(AgentMiddleware[Any, Any, Any]):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            last = state["messages"][-1]
+            calls = [
+                {**call, "args": {"person_id": "P-Bob"}} for call in last.tool_calls if call["name"] == "list_tasks"
+            ]
+            return {"messages": [last.model_copy(update={"tool_calls": calls})]} if calls else None
+
+    named = PrefetchedContext(held_out=0, tools=frozenset({"find_person", "list_tasks"}))
+    compared = Compared(lambda: [Edits()], context=named)
+    plain, with_context = compared.run()
+    assert with_context["history"] == plain["history"]
+    assert ("list_tasks", "P-Bob") in with_context["executed"]
+    assert compared.asked[1] < compared.asked[0]
+
+
+def test_a_failing_look_up_is_left_to_the_graph() -> None:
+    def prepare(desk: Desk) -> None:
+        desk.fails = 2
+
+    compared = Compared(prepare=prepare)
+    plain, with_context = compared.run()
+    assert plain["result"] == with_context["result"] == "RuntimeError('the list is down')"
+    assert with_context["history"] == plain["history"]
+
+
+def test_a_long_result_is_not_used() -> None:
+    def prepare(desk: Desk) -> None:
+        desk.result = "x" * 20_000 + "%s"
+
+    compared = Compared(prepare=prepare)
+    plain, with_context = compared.run()
+    assert with_context["history"] == plain["history"]
+    reads = [len(message.text) for message in compared.desks[1].model.calls[0].messages]
+    assert max(reads) < 1000
+
+
+def test_a_refused_exchange_is_asked_without_it() -> None:
+    def prepare(desk: Desk) -> None:
+        desk.refuses = True
+
+    compared = Compared(prepare=prepare)
+    plain, with_context = compared.run()
+    assert with_context["history"] == plain["history"]
+
+
+def test_an_edited_result_asks_anew() -> None:
+    compared = Compared()
+    compared.run()
+    agent, desk = compared.agents[1], compared.desks[1]
+    config: Any = {"configurable": {"thread_id": "new"}}
+    states = list(agent.get_state_history(config))
+    after_first = next(state for state in reversed(states) if len(state.values.get("messages", ())) == 3)
+    result = after_first.values["messages"][-1]
+    other = ToolMessage(
+        json.dumps({"person_id": "P-Ann"}), tool_call_id=result.tool_call_id, id=result.id, name=result.name
+    )
+    fork = agent.update_state(after_first.config, {"messages": [other]})
+    before = len(desk.model.calls)
+    state = agent.invoke(None, fork)
+    assert state["messages"][2].text == other.text
+    assert len(desk.model.calls) > before
+
+
+def test_no_token_of_the_answer_before_its_calls() -> None:
+    compared = Compared()
+    agent, config = compared.agents[1], {"configurable": {"thread_id": "new"}}
+    seen: list[str] = []
+    for message, _ in agent.stream(REQUEST, config, stream_mode="messages"):
+        kind = message.tool_call_chunks if hasattr(message, "tool_call_chunks") else getattr(message, "tool_calls", [])
+        seen += [call["name"] for call in kind if call["name"]] or [message.type[:2] + ":" + message.text[:4]]
+    names = [each for each in seen if each in ("find_person", "list_tasks", "close_tasks")]
+    assert names == ["find_person", "list_tasks", "close_tasks"]
+    assert compared.asked[1] == 2
+
+
+# --- a wrapped model in a graph of one's own ---
+
+
+def graph_of(desk: Desk, memory: ToolMemory, context: bool | PrefetchedContext) -> Any:
+    tools, recorder = desk.tools(), Recorder(memory)
+    model = with_tool_memory(desk.model, memory, tools=tools, shortcut=SHADOW, context=context).bind_tools(tools)
+
+    def agent(state: MessagesState) -> Any:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    async def aagent(state: MessagesState) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    from langchain_core.runnables import RunnableLambda
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", RunnableLambda(agent, aagent))
+    node = ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
+    builder.add_node("tools", node)
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("how", ["invoke", "async", "messages"])
+def test_wrapped_model(how: str) -> None:
+    found = []
+    for context in (False, CONTEXT):
+        desk = Desk()
+        memory = memory_of(desk)
+        graph, config = graph_of(desk, memory, context), {"configurable": {"thread_id": "new"}}
+        graph.invoke({"messages": [("user", "Close the tasks of Ann")]}, {"configurable": {"thread_id": "first"}})
+        desk.ran.clear()
+        before = len(desk.model.calls)
+        if how == "invoke":
+            graph.invoke(REQUEST, config)
+        elif how == "async":
+            asyncio.run(graph.ainvoke(REQUEST, config))
+        else:
+            list(graph.stream(REQUEST, config, stream_mode="messages"))
+        state = graph.get_state(config).values["messages"]
+        found.append((shape(state), list(desk.ran), len(list(graph.get_state_history(config)))))
+        asked = len(desk.model.calls) - before
+        assert asked == (2 if context else 4)
+    assert found[0] == found[1]
