@@ -76,6 +76,7 @@ class ToolMemory(SharedByCopies):
         constants: arguments whose usual value may be used although nothing in the run shows it
             (``{"search.limit"}``). All other values need a source in the run: request, results, prompt, context, or the
             tool's schema.
+        private: fields of the run's context that are neither used nor kept (``{"tax_number"}``).
         methods: ``[Inertia(policy=…), Entries(critic=…), …]``, in order. A method that is not listed costs nothing.
             Defaults to `default_methods()`; the extra ``memory`` brings three of them.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``.
@@ -108,6 +109,7 @@ class ToolMemory(SharedByCopies):
         *,
         reads: Iterable[str] = (),
         constants: Iterable[str] = (),
+        private: Iterable[str] = (),
         embeddings: Embeddings | str | None = None,
         chroma: Any | None = None,
         store: BaseStore | None = None,
@@ -128,6 +130,7 @@ class ToolMemory(SharedByCopies):
             tools=tools,
             reads=reads,
             constants=constants,
+            private=private,
             embeddings=embeddings,
             chroma=chroma,
             store=store,
@@ -230,7 +233,7 @@ class ToolMemory(SharedByCopies):
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        model_input = given_input(system, context)
+        model_input = given_input(system, context, self._core.private)
         return self._core.lifecycle.observe(messages, thread_id=thread_id, user_id=user_id, model_input=model_input)
 
     def finish(
@@ -271,7 +274,7 @@ class ToolMemory(SharedByCopies):
             success=success,
             comment=comment,
             user_id=user_id,
-            model_input=given_input(system, context),
+            model_input=given_input(system, context, self._core.private),
         )
         if wait:
             self.flush()

@@ -117,6 +117,14 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def fields_given(what: str, given: Any) -> frozenset[str]:
+    """Return names of fields. Raises ConfigurationError if they are no collection of texts."""
+    names = () if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
+        raise ConfigurationError(f"{what} is a list of names of fields, not {given!r}.")
+    return frozenset(names)
+
+
 def constants_given(given: Any) -> frozenset[str]:
     """Return parameters written "tool.parameter". Raises ConfigurationError if they are not."""
     names = names_given("ToolMemory(constants=...)", given)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
-from langgraph_toolmem.base.checks import constants_given
+from langgraph_toolmem.base.checks import constants_given, fields_given
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
@@ -185,6 +185,7 @@ class Core(Evidence):
         past_runs: returns the finished runs of a user; a method that keeps them sets it.
         listeners: the methods, in their order.
         constants: parameters ("tool.parameter") whose values need no provenance.
+        private: fields of the run's context that are not read.
     """
 
     def __init__(
@@ -195,6 +196,7 @@ class Core(Evidence):
         tools: Iterable[ToolLike] | None,
         reads: Iterable[str],
         constants: Iterable[str],
+        private: Iterable[str],
         embeddings: Embeddings | str | None,
         chroma: Any | None,
         store: BaseStore | None,
@@ -212,6 +214,7 @@ class Core(Evidence):
         specs = None if tools is None else without_own(read_tools(tools))
         declarations = Declarations(reads)
         self.constants = constants_given(constants)
+        self.private = fields_given("ToolMemory(private=...)", private)
         embedder = resolve_embedder(embeddings)
         try:
             self.folder = None if path is None else Path(path).expanduser()

@@ -84,6 +84,7 @@ from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.text.embedders import description_similarity
+from langgraph_toolmem.turn.seen import given_input
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -154,28 +155,53 @@ class Inertia(Method):
     # --- deciding ---
 
     def predict(
-        self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None
+        self,
+        messages: Any,
+        *,
+        policy: InertiaPolicy | None = None,
+        user_id: str | None = None,
+        system: str | None = None,
+        context: Any = None,
     ) -> Proposal | None:
         """Return the next call, if the policy would propose one. Learns nothing.
+
+        Args:
+            messages: the history, as `ToolMemory.observe` takes it.
+            policy: when to act. Defaults to the method's own.
+            user_id: the user of the run.
+            system: the whole system prompt that the model will see. None: nobody knows it, and no value comes from it.
+            context: the run's context, as `ToolMemory.observe` takes it.
 
         Returns:
             A proposal (`act` says whether the policy would make the call without asking the model), or None;
             `explain` says why.
 
         Raises:
+            ConfigurationError: `system` is no text.
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        return self.explain(messages, policy=policy, user_id=user_id).proposal
+        return self.explain(messages, policy=policy, user_id=user_id, system=system, context=context).proposal
 
-    def explain(self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None) -> Decision:
+    def explain(
+        self,
+        messages: Any,
+        *,
+        policy: InertiaPolicy | None = None,
+        user_id: str | None = None,
+        system: str | None = None,
+        context: Any = None,
+    ) -> Decision:
         """Return the decision behind `predict`: the proposal or the reason for none, and the candidates weighed."""
         core = self.core
+        model_input = given_input(system, context, core.private)
         run, user = core.read(messages), core.users.of(user_id)
         with core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
-            return self.decide(core.state_of(run), policy=policy or self.policy, user=user.digest)[0]
+            state = core.state_of(run)
+            state.seen = read_input(model_input)
+            return self.decide(state, policy=policy or self.policy, user=user.digest)[0]
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
 

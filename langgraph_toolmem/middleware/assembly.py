@@ -246,7 +246,13 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             settings=request.model_settings,
             tool_choice=request.tool_choice,
             recorded=True,
-            model_input=model_input_of(request.system_message, messages, request.runtime, complete=complete),
+            model_input=model_input_of(
+                request.system_message,
+                messages,
+                request.runtime,
+                private=self._core.private,
+                complete=complete,
+            ),
         )
 
     # --- the tools ---

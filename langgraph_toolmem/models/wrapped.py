@@ -184,7 +184,13 @@ class ModelMemory:
             model=model,
             settings=settings,
             tool_choice=_tool_choice(kwargs),
-            model_input=model_input_of(system, seen_messages(others, others), runtime, complete=True),
+            model_input=model_input_of(
+                system,
+                seen_messages(others, others),
+                runtime,
+                private=self.at_model.core.private,
+                complete=True,
+            ),
         )
         return _Turn(self.at_model, call, ModelAsk(system, others, list(kwargs["tools"]), settings))
 

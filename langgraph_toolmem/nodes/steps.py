@@ -471,7 +471,8 @@ class InertiaShortcut(StepNode):
             return call
         system = self._system if isinstance(self._system, str) else self._system(state, call.runtime)
         messages = SeenMessages(call.messages, [])
-        call.model_input = model_input_of(SystemMessage(system), messages, call.runtime, complete=True)
+        private = self.step.method.core.private
+        call.model_input = model_input_of(SystemMessage(system), messages, call.runtime, private=private, complete=True)
         return call
 
     def update(self, call: Call, output: StepOutput) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final, NamedTuple
 
@@ -55,13 +55,21 @@ def seen_messages(state: Sequence[Any], request: Sequence[Any]) -> SeenMessages:
     return SeenMessages(own, added)
 
 
-def model_input_of(system: SystemMessage | None, messages: SeenMessages, runtime: Any, *, complete: bool) -> ModelInput:
+def model_input_of(
+    system: SystemMessage | None,
+    messages: SeenMessages,
+    runtime: Any,
+    *,
+    private: Collection[str],
+    complete: bool,
+) -> ModelInput:
     """Return what the model sees besides the state's messages.
 
     Args:
         system: the system message of the request.
         messages: of the request.
         runtime: of the graph; its context is part of the input.
+        private: fields of the context that are not read.
         complete: True if the memory stands right at the model.
     """
     parts: list[str] = [] if system is None else [text_of(system.content, separator="\n")]
@@ -70,18 +78,19 @@ def model_input_of(system: SystemMessage | None, messages: SeenMessages, runtime
     parts += messages.added
     return ModelInput(
         system="\n".join(part for part in parts if part),
-        context=primitives_of(getattr(runtime, "context", None)),
+        context=primitives_of(getattr(runtime, "context", None), private),
         blocks=blocks_of(messages.own),
         complete=complete,
     )
 
 
-def given_input(system: str | None, context: Any) -> ModelInput:
+def given_input(system: str | None, context: Any, private: Collection[str]) -> ModelInput:
     """Return the input that a developer reports with a run.
 
     Args:
         system: the whole system prompt. None: nobody knows it.
         context: of the run. None: there is none.
+        private: fields of the context that are not read.
 
     Raises:
         ConfigurationError: `system` is no text.
@@ -90,11 +99,11 @@ def given_input(system: str | None, context: Any) -> ModelInput:
         raise ConfigurationError(f"system must be the text of the prompt, got {type(system).__name__}.")
     if system is None and context is None:
         return UNSEEN
-    return ModelInput(system or "", primitives_of(context), complete=True)
+    return ModelInput(system or "", primitives_of(context, private), complete=True)
 
 
-def primitives_of(context: Any) -> dict[str, Primitive]:
-    """Return the primitive fields of a run's context: a dataclass, a pydantic model or a dict."""
+def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive]:
+    """Return the primitive fields of a run's context, a dataclass, a pydantic model or a dict, without private ones."""
     fields: Iterable[tuple[Any, Any]] = ()
     if isinstance(context, Mapping):
         fields = context.items()
@@ -104,7 +113,8 @@ def primitives_of(context: Any) -> dict[str, Primitive]:
         fields = vars(context).items()
     found: dict[str, Primitive] = {}
     for name, value in fields:
-        if isinstance(name, str) and isinstance(value, (str, int, float, bool)) and len(found) < _LIMIT:
+        is_read = isinstance(name, str) and name not in private and len(found) < _LIMIT
+        if is_read and isinstance(value, (str, int, float, bool)):
             found[name] = value
     return found
 

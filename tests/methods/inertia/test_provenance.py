@@ -147,6 +147,38 @@ def test_a_host_without_a_node_reports_the_input_itself():
     assert row["pa|serve|only"][HIT] == row["xf|account"][HIT] == 1
 
 
+def test_private_fields_of_the_context_are_neither_used_nor_kept(tmp_path: Path):
+    def foreseen(memory: ToolMemory, account: str) -> list[Any]:
+        context = {"account": account, "plan": "basic"}
+        options = memory.inertia.explain(history(user(ASKS[0])), context=context).options
+        return [args["account"] for option in options for args in option.calls if "account" in args]
+
+    for private, seen in (((), ["acc_9"]), (("account",), [])):
+        with ToolMemory(tmp_path / str(len(private)), tools=TOOL, private=private) as memory:
+            for number in range(6):
+                account = f"acc_{number % 3}"
+                run = history(user(ASKS[number % 2]), call("list_invoices", {"account": account}), words())
+                memory.finish(run, thread_id=str(number), context={"account": account, "plan": "basic"})
+            row = memory.core.graph.sources.row(slot_key("list_invoices", "account"))
+            assert ("xf|account" in row) is not bool(private)
+            assert foreseen(memory, "acc_9") == seen
+
+
+def test_predict_and_explain_take_the_prompt():
+    with ToolMemory.ephemeral(tools=TOOL) as memory:
+        for number in range(6):
+            run = history(user(ASKS[number % 2]), call("list_invoices", {"account": f"acc_{number}"}), words())
+            memory.finish(run, thread_id=str(number), system=f"You serve acc_{number} only")
+        asked = history(user(ASKS[0]))
+        options = memory.inertia.explain(asked, system="You serve acc_77 only").options
+        assert [dict(args) for option in options for args in option.calls] == [{"account": "acc_77"}]
+        assert [args for option in memory.inertia.explain(asked).options for args in option.calls] == []
+        with pytest.raises(ConfigurationError):
+            memory.inertia.predict(asked, system=7)
+        with pytest.raises(ConfigurationError):
+            ToolMemory.ephemeral(private="account")
+
+
 # --- whole values ---
 
 CITIES = ("Basel", "Paris", "Lisbon", "Rome", "Oslo", "Vienna")
