@@ -18,6 +18,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest, quoted
 from langgraph_toolmem.core.precedents import ending
+from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
@@ -229,6 +230,8 @@ class HintPlanner:
         made = {_call(step.tool, step.args) for step in look.state.since_user if step.status in ("ok", "failed")}
         hits = [refilled(hit, made, question.known) for hit in found]
         next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
+        provenance = Provenance(self._method.core.graph, look.state, self._method.core.constants)
+        hits = [sourced(hit, provenance, look.specs or self._method.core.catalogue.specs) for hit in hits]
         over = None if settings.plain or "thought" in told or next_of_list else self._done(look.state)
         reasons = {hit.atom.id: self._why_not(hit, hits, look, made) for hit in hits}
         room, shown, lines = settings.budget * CHARS_PER_TOKEN, list[AtomHit](), list[Line]()
@@ -333,6 +336,17 @@ def refilled(hit: AtomHit, made: set[str], known: Known) -> AtomHit:
             if _call(hit.tool, other.filled) not in made:
                 return other
     return hit
+
+
+def sourced(hit: AtomHit, provenance: Provenance, specs: Mapping[str, ToolSpec]) -> AtomHit:
+    """Return a hint in which a literal of other runs that this run does not show is the parameter's slot."""
+    properties = specs[hit.tool].properties if hit.tool in specs else {}
+    given = dict(hit.filled or hit.atom.arguments)
+    for name, value in given.items():
+        is_literal = value == hit.atom.arguments.get(name) and not SLOT.search(canon(value))
+        if is_literal and not provenance.may_use(hit.tool, name, value, properties.get(name)):
+            given[name] = f"<{name.upper()}>"
+    return hit if given == (hit.filled or hit.atom.arguments) else replace(hit, filled=given)
 
 
 def _call(tool: str, args: Mapping[str, Any]) -> str:

@@ -112,9 +112,7 @@ class Provenance:
 
     def shows(self, value: Any, schema: Any = None) -> bool:
         """Return True if the run shows a value: all of its parts, for a list or an object."""
-        if value is ABSENT or value is None or isinstance(value, bool) or value in ("", [], {}):
-            return True
-        if _in_schema(value, schema):
+        if needs_no_source(value, schema):
             return True
         if isinstance(value, list):
             items = schema.get("items") if isinstance(schema, Mapping) else None
@@ -282,6 +280,13 @@ def stands_in(value: str, text: str) -> bool:
             return True
         start = text.find(value, start + 1)
     return False
+
+
+def needs_no_source(value: Any, schema: Any) -> bool:
+    """Return True for a value that tells nothing of another run: an empty one, a boolean, one that the schema names."""
+    if value is ABSENT or value is None or isinstance(value, bool) or value in ("", [], {}):
+        return True
+    return _in_schema(value, schema)
 
 
 def _in_schema(value: Any, schema: Any) -> bool:

@@ -17,10 +17,12 @@ from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.models import PLANNING
-from langgraph_toolmem.atoms.planning import HintPlanner, Planned, pattern
+from langgraph_toolmem.atoms.planning import HintPlanner, Planned, pattern, sourced
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
 from langgraph_toolmem.atoms.step import SGASettings
+from langgraph_toolmem.graph.provenance import Provenance
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.ask import adrive
@@ -239,3 +241,18 @@ def test_a_known_value_stays_whole_and_quoted_on_one_printable_line(value: str) 
     line = pattern(hit(Known({"ORDER_ID": [value]}), arguments={"order": "<ORDER_ID>"}))
     assert line.isprintable()
     assert json.loads(line.partition("order=")[2].removesuffix(")")) == value
+
+
+def test_a_literal_that_the_run_does_not_show_is_a_slot_unless_it_is_declared() -> None:
+    tool = h.schema("search", "account", "limit:integer sort how:object")
+    tool["parameters"]["properties"]["sort"]["enum"] = ["date", "size"]
+    given = {"account": "acme", "limit": 25, "sort": "date", "newest": True}
+    atom = hit(Known(), tool="search", arguments=given, required_slots=[])
+
+    def shown(text: str, *constants: str) -> str:
+        provenance = Provenance(h.Learner().graph, h.state_of(h.user(text)), constants)
+        return pattern(sourced(atom, provenance, read_tools([tool]))).partition(": ")[2]
+
+    assert shown("Search") == 'search(account=<ACCOUNT>, limit=<LIMIT>, sort="date", newest=true)'
+    assert shown("Search acme") == 'search(account="acme", limit=<LIMIT>, sort="date", newest=true)'
+    assert shown("Search", "search.limit") == 'search(account=<ACCOUNT>, limit=25, sort="date", newest=true)'
