@@ -92,6 +92,7 @@ class ToolMemory(SharedByCopies):
         now: returns seconds since 1970.
         holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
             model's place. The memory learns in them too, and `report` compares (0.05 is a good share).
+        events: If True, write one custom stream event for each decision (``stream_mode="custom"``). If False, none.
         retention: age, a timedelta or seconds, from which requests, values, verdicts, entries, summaries and atoms are
             deleted in the background, daily. None: nothing is deleted.
 
@@ -120,6 +121,7 @@ class ToolMemory(SharedByCopies):
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         holdout: float = 0.0,
+        events: bool = True,
         retention: timedelta | float | None = None,
     ) -> None:
         self._methods = default_methods() if methods is None else check_methods(methods)
@@ -141,6 +143,7 @@ class ToolMemory(SharedByCopies):
             read_only=read_only,
             now=now,
             holdout=holdout,
+            events=events,
             ages=retention is not None,
         )
         self._forgetting = Forgetting(self._core, kept_for)

@@ -186,6 +186,7 @@ class Core(Evidence):
         listeners: the methods, in their order.
         constants: parameters ("tool.parameter") whose values need no provenance.
         private: fields of the run's context that are not read.
+        events: True if steps write custom stream events.
     """
 
     def __init__(
@@ -207,8 +208,12 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
+        events: bool,
         ages: bool,
     ) -> None:
+        if not isinstance(events, bool):
+            raise ConfigurationError(f"`events` must be True or False, got {events!r}.")
+        self.events = events
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))

@@ -666,7 +666,8 @@ class Registry(SharedByCopies):
             return request
         saved = max(min(ran.seconds, asked - task.started), 0.0)
         self._count(task.lookup, {SERVED: 1, SECONDS: saved})
-        emit(request.runtime, {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)})  # type: ignore[arg-type]
+        event = {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)}
+        emit(request.runtime, event, on=self.core.events)  # type: ignore[arg-type]
         return request.override(tool=standing_in(task.tool, ran))
 
     def paused(self, tool: str) -> None:
@@ -773,7 +774,7 @@ class Prefetcher:
             sure = round(lookup.probability, 4)
             started.append({"tool": lookup.tool, "args": dict(lookup.args), "probability": sure})
         if started:
-            emit(host.runtime, {"node": "prefetch", "started": started})
+            emit(host.runtime, {"node": "prefetch", "started": started}, on=self.registry.core.events)
 
     def _qualified(self, call: Call, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Mapping[str, BaseTool]:
         offered = [tool for tool in call.offered if isinstance(tool, BaseTool)]

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from langchain.agents.middleware import (
     AgentMiddleware,
+    AgentState,
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
     TracePolicy,
     omit_payload,
 )
+from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage
+from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
+from typing_extensions import NotRequired
 
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
@@ -181,6 +185,16 @@ class MiddlewareList(list[Middleware]):
         raise ConfigurationError(LIST_IN_A_LIST)
 
 
+class EndedState(AgentState[Any]):
+    """The state's key that the end of a run updates; it is private, and never stored.
+
+    Without an update ``stream_mode="updates"`` has None, on which front ends fail that read it as a dict. An update of
+    the messages would have them stored once more.
+    """
+
+    toolmem_ended: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]
+
+
 class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """A memory at an agent's model. It never raises into the host's run.
 
@@ -192,6 +206,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     name = ""
     trace_policy = WITHOUT_INPUTS
+    state_schema = EndedState
 
     def __init__(self, memory: ToolMemory, steps: Sequence[Step[Any]], *, name: str) -> None:
         super().__init__()
@@ -281,11 +296,13 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # --- the end ---
 
-    def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
         drive(lambda: self._end(state, runtime))
+        return {"toolmem_ended": True}
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
         await adrive(lambda: self._end(state, runtime))
+        return {"toolmem_ended": True}
 
     def _end(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
         if env_mode() == "off":

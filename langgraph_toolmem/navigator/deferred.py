@@ -358,7 +358,8 @@ class SearchTools(BaseTool):
             navigator.core.catalogue.adopt(specs)
         found = find_tools(navigator, query, names, deferred.options.k, request=_request(messages), user_id=user)
         annotate({"toolmem.node": SEARCH_TOOL, "toolmem.found": len(found)})
-        emit(runtime, {"node": SEARCH_TOOL, "query": query, "found": found})  # type: ignore[arg-type]
+        event = {"node": SEARCH_TOOL, "query": query, "found": found}
+        emit(runtime, event, on=navigator.core.events)  # type: ignore[arg-type]
         lines = [described(specs[name], why) for name, why in found.items() if name in specs]
         if before:
             lines.append(f"Found before: {', '.join(before)}.")

@@ -84,7 +84,7 @@ class LoopGuard(MemoryNode):
             return None
         names = sorted({each["name"] for each in asked})
         output = StepOutput(event={"held": names, "notes": watch.notes}, notes={"toolmem.held": len(asked)})
-        report(self.role, output, call.runtime)
+        report(self.role, output, call.runtime, events=self._core is None or self._core.events)
         ends = watch.notes >= NOTES and self._exit_behavior != "continue"
         if ends and self._exit_behavior == "error":
             raise LoopError(

@@ -257,7 +257,7 @@ class NaviSteps:
         context = self._context(state, config)
         found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
         record = {**with_retrieved(record, found)[0], "queries": []}
-        _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
+        self._tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _decide(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
@@ -282,7 +282,9 @@ class NaviSteps:
         annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
         told = {"step": record["decisions"], "action": action, "sub_intents": parts, "model_calls": answer.calls}
         not_done = [] if record["stop"] else record["history"][-1]["observed"]
-        _tell(config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)})
+        self._tell(
+            config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)}
+        )
         if decision is not None and self.keep_decisions and not not_done:
             keep = partial(self._keep, state, record, decision, answer.prompt, config)
             self.navigator.core.log_and_continue("could not keep a decision", keep)
@@ -318,7 +320,7 @@ class NaviSteps:
         for call in broken:
             route, found = self.retriever.reroute(before, record, call, self._context(state, config))
             record = with_route(record, route, found)
-            _tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
+            self._tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
         left = read_key(state, "remaining_steps")
         if record["decisions"] >= MAX_DECISIONS:
             record = {**record, "stop": "limit"}
@@ -339,7 +341,7 @@ class NaviSteps:
                 self.errors.failed(error)
         text = text_of(answer.content).strip() if isinstance(answer, AIMessage) else ""
         usage = answer.usage_metadata if isinstance(answer, AIMessage) else no_usage()
-        _tell(config, {"event": "stop", "reason": reason, **_seen(record)})
+        self._tell(config, {"event": "stop", "reason": reason, **_seen(record)})
         return {self.messages_key: [_message(text or plain_closing(record, reason), record, usage)]}
 
     # --- edges ---
@@ -370,6 +372,9 @@ class NaviSteps:
         return "conclude" if _record(state)["stop"] else "decide"
 
     # --- parts of the nodes ---
+
+    def _tell(self, config: RunnableConfig | None, event: dict[str, Any]) -> None:
+        emit(runtime_of(config), {"node": ROLE, **event}, on=self.navigator.core.events)
 
     def _context(self, state: Any, config: RunnableConfig | None) -> CallContext:
         allowed = self.specs.keys() - set(left_out_now(state, messages_key=self.messages_key))
@@ -412,7 +417,3 @@ def _seen(record: NaviRecord) -> dict[str, Any]:
         "alternatives": chains[1:],
         "failed": dict(record["failed"]),
     }
-
-
-def _tell(config: RunnableConfig | None, event: dict[str, Any]) -> None:
-    emit(runtime_of(config), {"node": ROLE, **event})

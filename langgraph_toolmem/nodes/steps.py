@@ -94,7 +94,7 @@ class Recorder(MemoryNode):
     def learned(self, turns: int, call: Call) -> None:
         """Report the number of learned turns."""
         output = StepOutput(event={"learned_turns": turns}, notes={"toolmem.learned_turns": turns})
-        report(self.role, output, call.runtime)
+        report(self.role, output, call.runtime, events=self._core.events)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Execute and record a call: for ``ToolNode(wrap_tool_call=…)``."""

@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp
@@ -28,6 +28,21 @@ C = TypeVar("C")
 
 ASIDE: Final = RunnableConfig(tags=["nostream"])
 """``langgraph.constants.TAG_NOSTREAM``: the user does not see the memory's own questions."""
+
+
+def unheard(config: RunnableConfig) -> RunnableConfig:
+    """Return a config whose run no stream of the host shows: ``astream_events`` listens by a callback of its own.
+
+    Tracers and other callbacks stay.
+    """
+    whole = ensure_config(config)
+    callbacks = whole.get("callbacks")
+    if not isinstance(callbacks, BaseCallbackManager):
+        return config
+    quiet = callbacks.copy()
+    for handler in [handler for handler in quiet.handlers if hasattr(handler, "tap_output_iter")]:
+        quiet.remove_handler(handler)
+    return {**config, "callbacks": quiet}
 
 
 class Ask(NamedTuple):
@@ -85,7 +100,7 @@ def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any
     while found is not None:
         try:
             if isinstance(wanted, Ask):
-                answer = wanted.model.invoke(wanted.input, wanted.config)
+                answer = wanted.model.invoke(wanted.input, unheard(wanted.config))
             elif isinstance(wanted, Wait):
                 answer = None
                 _waited(wanted)
@@ -112,7 +127,7 @@ async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[An
     while found is not None:
         try:
             if isinstance(wanted, Ask):
-                answer = await wanted.model.ainvoke(wanted.input, wanted.config)
+                answer = await wanted.model.ainvoke(wanted.input, unheard(wanted.config))
             elif isinstance(wanted, Wait):
                 answer = None
                 await _awaited(wanted)
@@ -156,7 +171,7 @@ def drive_stream(
                         if wanted.streams:
                             yield chunk
                 elif isinstance(wanted, Ask):
-                    answer = wanted.model.invoke(wanted.input, wanted.config)
+                    answer = wanted.model.invoke(wanted.input, unheard(wanted.config))
                 else:
                     answer = None
                     _waited(wanted)
@@ -193,7 +208,7 @@ async def adrive_stream(
                         if wanted.streams:
                             yield chunk
                 elif isinstance(wanted, Ask):
-                    answer = await wanted.model.ainvoke(wanted.input, wanted.config)
+                    answer = await wanted.model.ainvoke(wanted.input, unheard(wanted.config))
                 else:
                     answer = None
                     await _awaited(wanted)

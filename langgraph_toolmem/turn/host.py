@@ -157,9 +157,9 @@ def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
 # --- stream and traces ---
 
 
-def emit(runtime: Runtime[Any] | None, event: dict[str, Any]) -> None:
-    """Write one custom stream event, ``{"toolmem": event}``; nothing outside a graph."""
-    if runtime is not None:
+def emit(runtime: Runtime[Any] | None, event: dict[str, Any], *, on: bool) -> None:
+    """Write one custom stream event, ``{"toolmem": event}``; nothing outside a graph, or if events are not `on`."""
+    if on and runtime is not None:
         runtime.stream_writer({"toolmem": event})
 
 

@@ -194,7 +194,7 @@ class StepRunner:
             output = step.render(call, kept.found)
             if output.event is not None and output.event != kept.event:
                 kept.event = output.event
-                report(step.role, output, call.runtime)
+                report(step.role, output, call.runtime, events=step.core.events)
             return output
         with step.errors:
             self._memo.put(call, None, purges, broken=True)
@@ -205,15 +205,15 @@ class StepRunner:
             output = self.step.on_end(call)
             if isinstance(output, Generator):
                 output = yield from output
-            report(self.step.role, output, call.runtime)
+            report(self.step.role, output, call.runtime, events=self.step.core.events)
 
 
-def report(role: str, output: StepOutput, runtime: Any) -> None:
-    """Write an output's stream event, and its notes on the current span."""
+def report(role: str, output: StepOutput, runtime: Any, *, events: bool) -> None:
+    """Write an output's stream event, unless `events` is False, and its notes on the current span."""
     if output.notes:
         annotate({"toolmem.node": role, **output.notes})
     if output.event is not None:
-        emit(runtime, {"node": role, **output.event})
+        emit(runtime, {"node": role, **output.event}, on=events)
 
 
 @dataclass(slots=True)
