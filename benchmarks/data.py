@@ -2,7 +2,7 @@
 
     python -m benchmarks.data [--into ../shared/data] [--from FOLDER] [--sets workbench tau …]
 
-Each source is fetched with git at the commit named below, or read from a checkout `FOLDER/<repository>`. Three sources
+Each source is fetched with git at the commit named below, or read from a checkout `FOLDER/<repository>`. Four sources
 are programs: their own tools run here, on their own data, to give the recorded results. They need pandas and mpmath.
 `side_effects.json` says which tools only read and which destroy; that is our reading of names and schemas.
 """
@@ -114,7 +114,7 @@ def program(folder: Path, *stubs: str) -> Iterator[Callable[[str], ModuleType]]:
         os.chdir(before)
         sys.path.remove(str(folder))
         for name in set(sys.modules) - known:
-            if name.split(".")[0] in {"src", "tau_bench", "bfcl_eval", *stubs}:
+            if name.split(".")[0] in {"src", "tau_bench", "bfcl_eval", "state_bench", *stubs}:
                 del sys.modules[name]
 
 
@@ -647,6 +647,47 @@ def template_schema(template: Any) -> Json | None:
     return {"type": TYPES[template]} if template in TYPES else None
 
 
+# --- STATE-Bench: recorded runs of a model on three desks ---
+
+STATE_RUNS: Final = "datasets/train_task_trajectories"
+STATE_DOMAINS: Final = ("customer_support", "shopping_assistant", "travel")
+
+
+def state(folder: Path) -> Sets:
+    """Convert STATE-Bench's train trajectories, one run a task; the days in its prompts are redacted."""
+    with program(folder) as module:
+        for domain in STATE_DOMAINS:
+            files = sorted((folder / STATE_RUNS / domain).glob("*.json"), key=lambda file: int(file.stem.split("-")[0]))
+            runs = [state_run(file.stem, load(file)["conversation"]) for file in files]
+            tools = [
+                schema(
+                    tool["name"],
+                    tool["description"],
+                    tool["parameters"]["properties"],
+                    tool["parameters"].get("required", ()),
+                )
+                for tool in module(f"state_bench.domains.{domain}.tools").TOOL_SCHEMAS
+            ]
+            yield f"state_{domain}", tools, runs
+
+
+def state_run(name: str, conversation: list[Json]) -> Json:
+    """Convert one run. A turn lists its calls without rounds: each is taken for a round of its own."""
+    messages: list[Json] = []
+    for message in conversation:
+        for number, called in enumerate(message.get("tool_calls") or []):
+            id_ = f"call_{len(messages)}_{number}"
+            function = {"name": called["name"], "arguments": json.dumps(called["arguments"])}
+            call = {"id": id_, "type": "function", "function": function}
+            result = {"role": "tool", "tool_call_id": id_, "content": json.dumps(called["result"])}
+            if isinstance(called["result"], dict) and called["result"].get("error"):
+                result["status"] = "error"
+            messages += [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+        if message["content"]:
+            messages.append({"role": message["role"], "content": message["content"]})
+    return {"id": name, "task": name, "messages": messages}
+
+
 # --- all of them ---
 
 HOST: Final = "https://github.com/"
@@ -660,6 +701,8 @@ SOURCES: Final = {
     "nestful": Source("IBM/NESTFUL", "053cbde0446dddd31e8293f179085e1b39ab79b5", ["data"], nestful),
     "toolbench": Source("THUNLP-MT/StableToolBench", "aa4ed9f4737ad98bd706663f01d63623c3427812",
                         ["solvable_queries"], toolbench),
+    "state": Source("microsoft/STATE-Bench", "5644b1838d96bc4483da29642d058ecaa6f80f7f",
+                    [STATE_RUNS, "state_bench/domains"], state),
 }  # fmt: skip
 
 

@@ -160,3 +160,27 @@ def test_a_source_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "NESTFUL").mkdir()
     assert data.main(["--into", str(tmp_path / "out"), "--from", str(tmp_path), "--sets", "nestful"]) == 1
     assert "failed: nestful" in capsys.readouterr().err
+
+
+# --- STATE-Bench ---
+
+
+def test_a_state_run_has_a_round_for_each_call(tmp_path: Path) -> None:
+    calls = [
+        {"name": "get_order", "arguments": {"order_id": "O1"}, "result": {"order_id": "O1", "status": "shipped"}},
+        {"name": "cancel_order", "arguments": {"order_id": "O1"}, "result": {"error": "It is shipped."}},
+    ]
+    conversation = [
+        {"role": "system", "content": "Customer C1."},
+        {"role": "user", "content": "Cancel O1."},
+        {"role": "assistant", "content": "It is on its way.", "tool_calls": calls},
+        {"role": "user", "content": "Thanks.", "tool_calls": None},
+    ]
+    run = data.state_run("1-cancel", conversation)
+
+    assert called(run) == [("get_order", {"order_id": "O1"}), ("cancel_order", {"order_id": "O1"})]
+    assert [status for _, status in told(run)] == ["", "error"]
+    roles = [message["role"] for message in run["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "tool", "assistant", "user"]
+    log = load_runs(write(tmp_path, {"runs.jsonl": json.dumps(run) + "\n"}) / "runs.jsonl")
+    assert log.calls == len(calls)

@@ -215,6 +215,16 @@ def agents_sdk_functions() -> Any:
     return {"data": spans}
 
 
+def agents_sdk_events() -> Any:
+    """A processor's own log: each span at its start, without an output, and at its end."""
+    events = []
+    for number, span in enumerate(agents_sdk_functions()["data"]):
+        whole = {**span, "id": f"span_{number}"}
+        begun = {**whole, "span_data": {**whole["span_data"], "output": None}}
+        events += [{"event": "span_start", "item": begun}, {"event": "span_end", "item": whole}]
+    return events
+
+
 def langfuse() -> Any:
     generations = [
         {"type": "GENERATION", "startTime": "1", "input": chat()[:1], "output": chat()[1]},
@@ -222,6 +232,11 @@ def langfuse() -> Any:
         {"type": "SPAN", "startTime": "0", "input": None, "output": None},
     ]
     return {"data": [{"id": "tr", "sessionId": "s1", "input": ASKED, "observations": generations}], "meta": {}}
+
+
+def langfuse_answer() -> Any:
+    (trace,) = langfuse()["data"]
+    return {"message": "Request Successful.", "data": trace}
 
 
 def langfuse_rows() -> Any:
@@ -353,7 +368,9 @@ FORMATS: list[tuple[Callable[[], Any], str, dict[str, int]]] = [
     (swe_agent, "SWE-agent trajectories", {}),
     (agents_sdk, "OpenAI Agents SDK traces", {}),
     (agents_sdk_functions, "OpenAI Agents SDK traces", {}),
+    (agents_sdk_events, "OpenAI Agents SDK traces", {}),
     (langfuse, "Langfuse traces", {}),
+    (langfuse_answer, "Langfuse traces", {}),
     (langfuse_rows, "Langfuse traces", {}),
     (openinference, "OpenTelemetry spans", {}),
     (openllmetry, "OpenTelemetry spans", {}),

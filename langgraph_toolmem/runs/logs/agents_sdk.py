@@ -12,14 +12,14 @@ from langgraph_toolmem.runs.logs.transcript import Fields
 
 def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     groups: dict[str, Any] = {}
-    observations = []
+    spans: dict[Any, tuple[int, Fields]] = {}  # a span that is logged at both ends counts by the end
     for line, record in objects_of(records):
         for item in [record, *dicts(record.get("spans")), *dicts(record.get("data"))]:
             if item.get("object") == "trace":
                 groups[str(item.get("id"))] = item.get("group_id")
             elif item.get("object") == "trace.span":
-                observations.append((line, item))
-    yield from read_observations(_observation(line, span, groups) for line, span in observations)
+                spans[item.get("trace_id"), item.get("id") or len(spans)] = (line, item)
+    yield from read_observations(_observation(line, span, groups) for line, span in spans.values())
 
 
 def _observation(line: int, span: Fields, groups: Fields) -> Observation:

@@ -47,7 +47,8 @@ def format_of(record: Any) -> LogFormat | None:
 
 
 def unwrap(records: list[Value]) -> list[Value]:
-    """Return the records in a file that is one list, or one object with a list of them."""
+    """Return the records in a file that is one list, or one object with a list of them, without their envelopes."""
+    records = [(line, _without_envelope(record)) for line, record in records]
     if len(records) != 1:
         return records
     line, whole = records[0]
@@ -60,6 +61,14 @@ def unwrap(records: list[Value]) -> list[Value]:
             if dicts(inner) and _holds_messages(inner):
                 return [(line, {**whole, "messages": inner})]
     return records
+
+
+def _without_envelope(record: Any) -> Any:
+    """Return the one known record inside of another object: an event's span, the data of an answer."""
+    if not isinstance(record, dict) or format_of(record) is not None:
+        return record
+    known = [inner for inner in record.values() if isinstance(inner, dict) and format_of(inner) is not None]
+    return known[0] if len(known) == 1 else record
 
 
 def _holds_records(entries: list[Any]) -> bool:
