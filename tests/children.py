@@ -53,13 +53,13 @@ class Child:
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
-    def line(self, timeout: float = 60) -> str:
+    def line(self, timeout: float = 240) -> str:
         """Return the next line it prints."""
         line = self.lines.get(timeout=timeout)
         assert line is not None, self.wait() and self.stderr
         return line
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 240) -> int:
         """Wait for its end; return its exit status, below 0 a signal's number."""
         with self._process:
             status = self._process.wait(timeout)

@@ -192,7 +192,7 @@ def test_a_program_that_does_not_close_its_memory(tmp_path: Path, end: str, mome
 
 
 def test_native_code_is_awaited_and_only_the_main_thread_enters_it_later() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", THREADS], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout.split()) == (7, ["before", "told", "StorageError", "out", "after"]), (
         done.stderr
     )

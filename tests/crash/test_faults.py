@@ -101,12 +101,12 @@ def look(folder: Path, _: str, seed: int) -> dict[str, Any]:
     wanted = [(-1, number) for number in range(RUNS)] + [(seed, number) for number in done]
     said = list(examine(folder)["problems"])
     with opened(folder) as memory:
-        memory.flush(timeout=20)
+        memory.flush(timeout=100)
         lost = {f"{first}-{number}": why for first, number in wanted if (why := missing(memory, first, number))}
         shown = repr([memory.entries.recall(run_of("bob", "y")[0].content, user_id="bob")])
         shown += repr(memory.inertia.explain(run_of("bob", "y")[:1], user_id="bob"))
         hosted = [host(memory)]
-        memory.flush(timeout=20)
+        memory.flush(timeout=100)
         said += memory.report().problems
     with opened(folder) as again:
         hosted.append(host(again))
@@ -155,7 +155,7 @@ def run_in_child(what: Callable[..., Any], folder: Path, kind: str, seed: int, *
             time.sleep(0.01)
         time.sleep(kill)
         process.kill()
-    process.join(60)
+    process.join(300)
     if process.exitcode is None:
         process.kill()
         process.join()

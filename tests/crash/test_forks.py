@@ -144,19 +144,19 @@ for number in range(1):
     if not worker:
         with ToolMemory(f"{folder}/{number}", tools=Desk().tools) as own:
             own.finish(history(number), thread_id="a", success=True)
-            assert own.flush(timeout=20) and own.entries.recall(request("Ann")) and not own.core.problems()
+            assert own.flush(timeout=100) and own.entries.recall(request("Ann")) and not own.core.problems()
         os._exit(0)
     workers.append(worker)
 codes = [os.waitpid(worker, 0)[1] for worker in workers]
 memory.finish(history(5), thread_id="a", success=True)
-assert memory.flush(timeout=20)
+assert memory.flush(timeout=100)
 memory.close()
 raise SystemExit(any(codes))
 """
 
 
 def test_workers_of_a_preloaded_app_make_their_own(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PRELOAD, str(tmp_path)], cwd=TESTS, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", PRELOAD, str(tmp_path)], cwd=TESTS, timeout=300, check=False)
     assert done.returncode == 0
 
 

@@ -100,7 +100,7 @@ def test_runs_go_on_while_both_servers_hang_and_all_of_them_is_there_afterwards(
         finally:
             postgres.signal(signal.SIGCONT)
             server.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while memory.core.jobs.queue.report()["pending"] and time.monotonic() < deadline:
             memory.flush(timeout=0.5)
         memory.close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import threading
@@ -89,6 +90,14 @@ def test_more_than_one_batch_and_page(tmp_path: Path, monkeypatch: pytest.Monkey
         assert len(store.kinds()) == 10
         store.delete("entries", names[:20])
         assert store.count("entries") == 3
+
+
+def test_of_texts_that_are_alike_each_is_found_by_itself(store: IndexedVectors) -> None:
+    words = map("".join, itertools.product("bdfglmnprst", "aeiou", "klmnrst"))
+    items = [VectorItem(word, f"Send order {word} of ann", part="p") for word in words]
+    store.upsert("entries", items)
+    found = [item for item in items if item.id in ids(store.query("entries", item.text, k=8, part="p"))]
+    assert len(found) >= len(items) - 2  # levels of the graph are random; with 16 neighbours, 85 miss
 
 
 # apart and together
