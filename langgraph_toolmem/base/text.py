@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import reprlib
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
 
@@ -21,6 +22,29 @@ def digest(*parts: str | int) -> str:
     """Return blake2b-8 of the parts as 16 hexadecimal digits; (a, bc) and (ab, c) differ."""
     text = "\x1f".join([f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts])
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+MOST_COMPARED: Final = 4_000
+"""Characters at each end of a long text by which it is told from another one."""
+
+
+def identity_of(content: Any) -> str:
+    """Return a text that tells the content of a message from another one; of a long text its length and ends."""
+    if not isinstance(content, str):
+        return _LOOK.repr(content)
+    if len(content) <= 2 * MOST_COMPARED:
+        return content
+    return f"{content[:MOST_COMPARED]}{content[-MOST_COMPARED:]}{len(content)}"
+
+
+class _Look(reprlib.Repr):
+    def repr_str(self, x: str, level: int) -> str:
+        del level
+        return repr(identity_of(x))
+
+
+_LOOK: Final = _Look()
+_LOOK.maxlist = _LOOK.maxdict = _LOOK.maxtuple = 1_000
 
 
 def canonical(args: Mapping[str, Any]) -> str:

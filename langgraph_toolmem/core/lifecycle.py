@@ -25,6 +25,7 @@ from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History, last_step
+from langgraph_toolmem.runs.values import readable
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -194,7 +195,7 @@ class Lifecycle:
             elif attempts and core.graph.has_seen(turn_digest(turn)):
                 # It failed for good, was learned so, and then its thread was resumed.
                 core.apply(attempt_digest(step, "ok"), [Outcome(tool, "ok")])
-            self._core.executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
+            self._core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, thread_id, user)
 
     def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import log_failure
+from langgraph_toolmem.base.text import identity_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.trajectory import History
 
@@ -274,4 +275,4 @@ def owner_of_call(thread_id: str | None, user_id: str | None, messages: Sequence
         return CallOwner(thread_id, user_id)
     first = messages[0]
     content = first.get("content") if isinstance(first, Mapping) else getattr(first, "content", "")
-    return CallOwner(None, user_id, (getattr(first, "id", None), str(content)))
+    return CallOwner(None, user_id, (getattr(first, "id", None), identity_of(content)))

@@ -29,7 +29,7 @@ from langgraph_toolmem.graph.seen_input import from_input, value_digest
 from langgraph_toolmem.graph.sources import evaluate, is_derived, words_before
 from langgraph_toolmem.graph.state import RunState, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
-from langgraph_toolmem.runs.values import ABSENT, canon
+from langgraph_toolmem.runs.values import ABSENT, canon, is_unread
 from langgraph_toolmem.text.extents import A_NUMBER, END, after_name, is_open, right_of
 from langgraph_toolmem.text.requests import left_over
 from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
@@ -99,6 +99,8 @@ class Provenance:
 
     def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
         """Return True if a value of another run may stand in a call of this one."""
+        if is_unread(value):
+            return False
         return f"{tool}.{parameter}" in self._constants or self.shows(value, schema)
 
     def may_repeat(self, tool: str, args: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:

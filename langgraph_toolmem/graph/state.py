@@ -14,7 +14,7 @@ from typing import Any, Final
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, SeenInput
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
-from langgraph_toolmem.runs.values import Observation, canon, canon_args, flatten
+from langgraph_toolmem.runs.values import Observation, canon, canon_args, flatten, is_unread
 from langgraph_toolmem.text.values import Text, read_text
 
 START: Final = "<start>"
@@ -130,6 +130,8 @@ class RunState:
         text = canon_args(step.args)
         self.called.add((step.tool, text))
         for name, value in step.args.items():
+            if is_unread(value):
+                continue
             self.inputs[(step.tool, name)] = value
             first = {canon(value[0])} if isinstance(value, list) and len(value) == 1 else frozenset()
             self.used[(step.tool, name)] = self.used.get((step.tool, name), frozenset()) | first | {canon(value)}

@@ -51,7 +51,7 @@ from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, UNCLAIMED, WASTED
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import canon_args
+from langgraph_toolmem.runs.values import canon_args, readable
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
 from langgraph_toolmem.turn.host import (
     RUNTIME_KEY,
@@ -530,7 +530,7 @@ class PrefetchBatch:
 
     def match(self, answer: AIMessage) -> list[PrefetchTask]:
         """Keep the calls that the model asks for, none if it also asks for a change; return the others."""
-        asked = {(call["name"], canon_args(call["args"])) for call in answer.tool_calls}
+        asked = {(call["name"], canon_args(readable(call["args"]))) for call in answer.tool_calls}
         if any(self.changes(name) for name, _ in asked):
             asked.clear()
         self.matched = True

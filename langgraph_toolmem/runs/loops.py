@@ -25,7 +25,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 
 from langgraph_toolmem.runs.messages import LOOP_NOTE, text_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
-from langgraph_toolmem.runs.values import canon_args
+from langgraph_toolmem.runs.values import canon_args, is_unread, readable
 from langgraph_toolmem.text.denial import DENYING
 from langgraph_toolmem.text.words import words
 
@@ -149,6 +149,9 @@ class LoopWatch:
             tool, args: of the call.
             said: texts of users and tools before it, where a new argument may come from.
         """
+        args = readable(dict(args))
+        if any(map(is_unread, args.values())):
+            return ""  # of a large value not all is compared
         key = (tool, canon_args(args))
         made_before = key in self._outcomes
         reason = self._equal_again(key) if made_before else ""

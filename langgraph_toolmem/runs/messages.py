@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -18,6 +19,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.errors import MessageError
+from langgraph_toolmem.runs.values import MAX_READ
 from langgraph_toolmem.text.words import word_set
 
 Status = Literal["ok", "failed", "rejected", "unanswered"]
@@ -135,13 +137,23 @@ _HTTP_STATUS = re.compile(r"HTTP [1-5]\d\d\b")
 def text_of(content: Any, *, separator: str = "") -> str:
     """Join the strings and text blocks of a message's content, without reasoning and media.
 
-    Models split one text into blocks at citations, so the default separator is empty.
+    Models split one text into blocks at citations, so the default separator is empty. The first MAX_READ characters
+    are read.
     """
     if isinstance(content, str):
-        return content
+        return content[:MAX_READ]
     if not isinstance(content, Sequence):
         return ""
-    return separator.join(part for part in map(_text_of_part, content) if part is not None)
+    texts: list[str] = []
+    room = MAX_READ
+    for part in content:
+        text = _text_of_part(part)
+        if text is not None:
+            texts.append(text[:room])
+            room -= len(texts[-1]) + len(separator)
+        if room <= 0:
+            break
+    return separator.join(texts)
 
 
 def output_of(content: Any) -> Any:
@@ -163,7 +175,7 @@ def output_of(content: Any) -> Any:
         if isinstance(part, dict) and part.get("type") in (None, "json") and "json" in part:
             texts.append(json.dumps(part["json"], default=str))
         elif (text := _text_of_part(part)) is not None and not (texts and _HTTP_STATUS.match(text)):
-            texts.append(text)
+            texts.append(text[:MAX_READ])
     if len(texts) > 1:
         values = [output_of_text(text) for text in texts]
         if all(isinstance(value, (dict, list)) for value in values):
@@ -176,7 +188,7 @@ def output_of_text(text: str) -> Any:
 
     Of a longer one the first MAX_READ characters are read: the values of a JSON text that end there.
     """
-    return _kept(text) if len(text) <= MAX_READ else _parse_head(text)
+    return _kept(text) if len(text) <= MAX_READ else _kept_head(text[:MAX_READ])
 
 
 def status_of(content: Any, *, error: bool) -> Status:
@@ -265,22 +277,35 @@ def _parse(text: str) -> Any:
         return text
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An object or a list that is not closed yet, and the one around it."""
+
+    closing: str
+    around: _Open | None
+    depth: int
+
+
 def _parse_head(text: str) -> Any:
     """Return the value of the beginning of a long text: of JSON what is complete there, with the rest left out."""
-    if text[:MAX_READ].lstrip()[:1] not in ("{", "["):
-        return text[:MAX_READ]
-    end, open_at_end = 0, ""
-    closing: list[str] = []
-    for sign in _SIGNS.finditer(text, 0, MAX_READ):
-        first = sign[0][0]
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    end, open_at_end, inner = 0, None, None
+    for sign in _SIGNS.finditer(text):
+        first = text[sign.start()]
         if first in "{[":
-            closing.append("}" if first == "{" else "]")
+            depth = 1 if inner is None else inner.depth + 1
+            inner = _Open("}" if first == "{" else "]", inner, depth)
         elif first in "}]":
-            del closing[-1:]
-        elif first == "," and len(closing) <= MAX_OPEN:  # all before it is complete
-            end, open_at_end = sign.start(), "".join(reversed(closing))
-    value = _parse(text[:end] + open_at_end) if end else None
-    return value if isinstance(value, (dict, list)) else text[:MAX_READ]
+            inner = inner and inner.around
+        elif first == "," and inner is not None and inner.depth <= MAX_OPEN:  # all before it is complete
+            end, open_at_end = sign.start(), inner
+    closing = []
+    while open_at_end is not None:
+        closing.append(open_at_end.closing)
+        open_at_end = open_at_end.around
+    value = _parse(text[:end] + "".join(closing)) if end else None
+    return value if isinstance(value, (dict, list)) else text
 
 
 def _finite(digits: str) -> float:
@@ -295,8 +320,6 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-MAX_READ: Final = 200_000
-"""Characters that are read of an output: what lies behind them gives no value."""
 MAX_OPEN: Final = 64
 """Objects and lists around a value of a longer output; deeper ones are left out."""
 _SIGNS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
@@ -310,3 +333,4 @@ def _bytes_of_value(text: str) -> int:
 
 
 _kept = cached(mebibytes=32, weigh=_bytes_of_value)(_parse)
+_kept_head = cached(mebibytes=8, weigh=_bytes_of_value)(_parse_head)

@@ -42,10 +42,10 @@ class ExecutedCall:
 
     Attributes:
         tool: Name of the executed tool.
-        args: Arguments as executed, JSON values: the model's, or those of a person who edited the call. Shared with
-            the message; do not change them.
+        args: Arguments as executed, JSON values: the model's, or those of a person who edited the call. A short text
+            stands for one that is too large to read (`values.readable`). Shared with the message; do not change them.
         output: Parsed JSON if the answer is a JSON object, array, number or boolean, otherwise its text; None if
-            unanswered. Of a longer answer the first `messages.MAX_READ` characters are read. Shared by all readers of
+            unanswered. Of a longer answer the first `values.MAX_READ` characters are read. Shared by all readers of
             this text; do not change it.
         status: ``ok``: executed. ``failed``: raised, or answered with ``status="error"``. ``rejected``: not executed
             as written (a person rejected, replaced or answered it, a limit blocked it, unknown tool, arguments that

@@ -34,7 +34,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.text import canonical, digest, looks_unique
+from langgraph_toolmem.base.text import canonical, digest, identity_of, looks_unique
 from langgraph_toolmem.runs.messages import (
     HOW,
     describe,
@@ -58,6 +58,7 @@ from langgraph_toolmem.runs.run import (
     UserMessage,
     opens,
 )
+from langgraph_toolmem.runs.values import readable
 
 _SUMMARY_HUMAN = "Here is a summary of the conversation to date:"  # SummarizationMiddleware
 _SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
@@ -327,7 +328,8 @@ class _Reader:
         content = message.content
         tool, args, review = call.tool, call.args, call.review
         if edit := edited_call(content):
-            tool, args, content = edit
+            tool, content = edit[0], edit[2]
+            args = readable(edit[1])
             if (tool, canonical(args)) != (call.tool, canonical(call.args)):  # else it was let pass as it was
                 review = "edited"
         status = status_of(content, error=message.status == "error")
@@ -339,6 +341,7 @@ class _Reader:
         return _Call(replace(call, tool=tool, args=args, status=status, output=output, review=review), True)
 
     def _call(self, origin: str, chosen_by: Chooser, tool: str, args: dict[str, Any], call_id: str) -> _Call:
+        args = readable(args)
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
@@ -552,7 +555,7 @@ class ExecutionLog:
         known = self._known(thread_id)
         heads = self.heads if thread_id is None else {}
         first = history[0] if thread_id is None and history else None
-        key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
+        key = thread_id if first is None else (getattr(first, "id", None), identity_of(getattr(first, "content", "")))
         prefix = self.prefixes.get(key)
         how: dict[str, Any] = {"compared": history.prefix is prefix}
         run, after = read_on(prefix, history, thread_id, self.executions, self.turns, known, heads, **how)

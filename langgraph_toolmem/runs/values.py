@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
+
+from langgraph_toolmem.base.text import digest
 
 MAX_LEAVES: Final = 600
 """Scalars read from one output; the rest is no source of arguments."""
@@ -26,6 +28,90 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 _ABSENT_TEXT: Final = "\x00absent"
+
+# --- large values ---
+
+MAX_READ: Final = 200_000
+"""Characters that are read of a message: what lies behind them gives no value."""
+MAX_PARTS: Final = 2_000
+"""Texts, numbers, lists and objects that an argument may have; one with more gives no value."""
+MAX_BITS: Final = 4 * MAX_VALUE_CHARS
+"""Size of a whole number; Python refuses to write one of more than 4,300 digits."""
+_UNREAD: Final = "\ufffc"
+"""Begins the text that stands for a value too large to read; no model writes this character."""
+
+
+def readable(args: dict[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments, with a short text in place of each that is too large to read.
+
+    The text gives no value to other calls (`is_unread`). It differs where the ends or the length of the values do.
+    """
+    if not _is_large(args):
+        return args
+    if len(args) > MAX_PARTS:
+        return {_UNREAD: _stand_in(list(args))}
+    return {name: _stand_in(value) if _is_large(value) else value for name, value in args.items()}
+
+
+def is_unread(value: Any) -> bool:
+    """Return True for the text that stands for an argument too large to read."""
+    return isinstance(value, str) and value.startswith(_UNREAD)
+
+
+def _is_large(value: Any) -> bool:
+    """Return True if a value has too many parts or characters; looks at no more than it may have."""
+    waiting, parts, characters = [value], 0, 0
+    while waiting:
+        part = waiting.pop()
+        parts += 1
+        if isinstance(part, str):
+            characters += len(part)
+        elif isinstance(part, int):
+            if part.bit_length() > MAX_BITS:
+                return True
+        elif isinstance(part, (dict, list, tuple)):
+            if parts + len(waiting) + len(part) > MAX_PARTS:
+                return True
+            waiting.extend(part)
+            if isinstance(part, dict):
+                waiting.extend(part.values())
+        if parts > MAX_PARTS or characters > MAX_READ:
+            return True
+    return False
+
+
+def _stand_in(value: Any) -> str:
+    if isinstance(value, str):
+        ends = value[: MAX_READ // 2] + value[-MAX_READ // 2 :]
+        return f"{_UNREAD}{len(value)} characters {digest(ends)}"
+    if isinstance(value, int):
+        return f"{_UNREAD}{value.bit_length()} bits {digest(str(value % (1 << MAX_BITS)))}"
+    parts = list(islice(_leaves(value), MAX_PARTS))
+    return f"{_UNREAD}{len(value)} parts {digest(*parts)}"
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield texts of the parts of a list or an object, cut where they are long."""
+    waiting = [iter((value,))]
+    while waiting:
+        part = next(waiting[-1], _ABSENT_TEXT)
+        if part is _ABSENT_TEXT:
+            waiting.pop()
+        elif isinstance(part, dict):
+            waiting.append(chain.from_iterable(part.items()))
+            yield "{"
+        elif isinstance(part, (list, tuple)):
+            waiting.append(iter(part))
+            yield "["
+        elif isinstance(part, str):
+            yield part[:MAX_VALUE_CHARS]
+        elif isinstance(part, int):
+            yield str(part % (1 << MAX_BITS))
+        else:
+            yield str(part)
+
+
+# --- texts of values ---
 
 
 def canon(value: Any) -> str:

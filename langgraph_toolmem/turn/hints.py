@@ -26,7 +26,7 @@ from langgraph.graph import MessagesState
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, identity_of
 from langgraph_toolmem.runs.messages import message_of
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -100,7 +100,7 @@ NOTHING = StepOutput()
 def point_of(messages: Sequence[Any]) -> str:
     """Return the identity of the point after these messages."""
     last = _message(messages[-1]) if messages else None
-    return digest("place", len(messages), "" if last is None else last.id or repr(last.content))
+    return digest("place", len(messages), "" if last is None else last.id or identity_of(last.content))
 
 
 def turn_of(messages: Sequence[Any]) -> str:
@@ -112,7 +112,7 @@ def turn_of(messages: Sequence[Any]) -> str:
     for index in range(len(messages) - 1, -1, -1):
         if is_users(messages[index]):
             message = _message(messages[index])
-            return digest("user-turn", message.id or sum(map(is_users, messages[:index])), repr(message.content))
+            return digest("user-turn", message.id or sum(map(is_users, messages[:index])), identity_of(message.content))
     return ""
 
 

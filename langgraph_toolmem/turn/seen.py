@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.text import identity_of
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput, Primitive
+from langgraph_toolmem.runs.values import MAX_READ
 from langgraph_toolmem.turn.hints import is_users
 
 _TEXT_BLOCKS: Final = ("text", "reasoning", "thinking")
@@ -99,7 +101,7 @@ def given_input(system: str | None, context: Any, private: Collection[str]) -> M
         raise ConfigurationError(f"system must be the text of the prompt, got {type(system).__name__}.")
     if system is None and context is None:
         return UNSEEN
-    return ModelInput(system or "", primitives_of(context, private), complete=True)
+    return ModelInput((system or "")[:MAX_READ], primitives_of(context, private), complete=True)
 
 
 def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive]:
@@ -113,6 +115,8 @@ def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive
         fields = vars(context).items()
     found: dict[str, Primitive] = {}
     for name, value in fields:
+        if isinstance(value, str) and len(value) > MAX_READ:
+            continue
         is_read = isinstance(name, str) and name not in private and len(found) < _LIMIT
         if is_read and isinstance(value, (str, int, float, bool)):
             found[name] = value
@@ -134,6 +138,6 @@ def _digest_of(block: Mapping[str, Any]) -> str:
     for name in sorted(block, key=str):
         hashed.update(str(name).encode("utf-8", "replace"))
         value = block[name]
-        text = value if isinstance(value, str) else repr(value)
+        text = identity_of(value)
         hashed.update(text.encode("utf-8", "replace"))
     return hashed.hexdigest()

@@ -1,15 +1,26 @@
-"""Outputs of any size: a stated part is read, and what lies behind it gives no value."""
+"""Outputs and values of any size: a stated part is read, and what lies behind it gives no value."""
 
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.graph.cases import replacements
+from langgraph_toolmem.graph.provenance import Provenance
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs import messages
-from langgraph_toolmem.runs.messages import MAX_OPEN, MAX_READ, output_of_text
+from langgraph_toolmem.runs.loops import LoopWatch
+from langgraph_toolmem.runs.messages import MAX_OPEN, output_of_text
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.runs.values import MAX_PARTS, MAX_READ, is_unread, readable
+from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 ROWS = [{"id": f"O-{number}", "note": 'a "quoted", [odd] {text}\\', "n": number} for number in range(9000)]
 
@@ -77,3 +88,104 @@ def test_a_text_of_the_stated_size_is_read_whole() -> None:
 def test_requests_of_many_equal_signs_are_compared_in_a_stated_part() -> None:
     old, new = ("Look: " + "-" * (5980 + more) + " " + end for more, end in ((0, "Ann"), (1, "Bob")))
     assert replacements(old, new) == ()  # names behind MAX_WORDS words
+
+
+# --- values of calls and messages ---
+
+SIZE = 20_000_000
+LONG = "".join(f"word{number % 9973} " for number in range(SIZE // 9))
+
+
+def nested(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = {"inner": value, "others": [1]}
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LONG,
+        list(range(100_000)),
+        [LONG],
+        nested(LONG, 40),
+        nested(1, 5_000),
+        {str(n): n for n in range(3_000)},
+        1 << 99_999,
+    ],
+    ids=["text", "list", "text in a list", "text in objects", "depth", "object", "number"],
+)
+def test_a_short_text_stands_for_an_argument_that_is_too_large_to_read(value: Any) -> None:
+    args = {"value": value, "number": 7}
+    read = readable(args)
+    assert is_unread(read["value"])
+    assert len(read["value"]) < 60
+    assert read == readable(args)
+    assert read["number"] == 7
+    assert args["value"] is value
+
+
+def test_arguments_up_to_the_limits_are_read_as_they_are() -> None:
+    args = {"text": "x" * (MAX_READ - 100), "list": list(range(MAX_PARTS - 10)), "whole": 10**300, "none": None}
+    for name, value in args.items():
+        assert readable({name: value})[name] is value
+    assert readable({str(number): number for number in range(MAX_PARTS + 1)}).keys() == {"\ufffc"}
+    assert len({readable({"a": LONG + end})["a"] for end in ("", "x", "y", "xy")}) == 4
+
+
+@pytest.mark.parametrize("where", ["argument", "list", "request", "output", "system", "context", "answer"])
+def test_an_agent_with_a_large_value_takes_little_more_than_without_the_memory(where: str) -> None:
+    argument = {"argument": LONG[:4_000_000], "list": list(range(20_000))}.get(where, 1)
+    asked = LONG if where == "request" else "Store it"
+
+    def store(value: object) -> str:
+        """Store a value."""
+        return LONG if where == "output" else "ok"
+
+    def script(messages: Any, tools: Any) -> AIMessage:
+        if messages[-1].type != "tool":
+            return call_tool("store", value=argument)
+        return AIMessage(LONG if where == "answer" else "Done.")
+
+    def peak(middleware: list[Any]) -> int:
+        agent: Any = create_agent(
+            ScriptedChatModel(script=script),
+            [store],
+            system_prompt=LONG if where == "system" else "Help.",
+            context_schema=dict,
+            middleware=middleware,
+        )
+        context = {"document": LONG if where == "context" else "short"}
+        tracemalloc.start()
+        for thread in "ab":
+            how: Any = {"configurable": {"thread_id": thread}}
+            agent.invoke({"messages": [("user", asked)]}, how, context=context)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    with ToolMemory.ephemeral() as memory:
+        bare = peak([])
+        assert peak(tool_memory_middleware(memory)) < bare + 8_000_000
+        assert memory.report().turns == 4
+        stored = sum(len(str(row)) for row in memory.core.jobs.queue.ask("SELECT * FROM rows"))
+        assert stored < 2_000_000
+
+
+def test_a_value_that_is_not_read_is_given_to_no_other_call() -> None:
+    def call(tool: str, number: int) -> list[Any]:
+        made = {"name": tool, "args": {"value": LONG}, "id": f"c{number}"}
+        return [AIMessage("", tool_calls=[made]), ToolMessage("ok", tool_call_id=made["id"])]
+
+    run = parse_run([HumanMessage("Store it"), *call("store", 1), *call("load", 2)], thread_id="t")
+    again = parse_run([HumanMessage("Store it"), *call("store", 1), *call("store", 2), *call("store", 3)])
+    assert LoopWatch(again).judge("store", {"value": "short"}) == ""
+    assert LoopWatch(again).judge("store", {"value": LONG}) == "", "of a large value not all is compared"
+    state = RunState.of(run)
+    assert len(state.steps) == 2
+    assert state.inputs == {}
+    value = state.steps[0].args["value"]
+    with ToolMemory.ephemeral() as memory:
+        provenance = Provenance(memory.core.graph, state, {"load.value"})
+        assert provenance.may_use("load", "value", "declared", {})
+        assert not provenance.may_use("load", "value", value, {})
