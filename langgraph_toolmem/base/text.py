@@ -25,11 +25,11 @@ def digest(*parts: str | int) -> str:
 
 
 MOST_COMPARED: Final = 4_000
-"""Characters at each end of a long text by which it is told from another one."""
+"""Characters at each end of a long text by which it is known."""
 
 
 def identity_of(content: Any) -> str:
-    """Return a text that tells the content of a message from another one; of a long text its length and ends."""
+    """Return a text that differs where the contents of messages differ; of a long text its length and ends."""
     if not isinstance(content, str):
         return _LOOK.repr(content)
     if len(content) <= 2 * MOST_COMPARED:
