@@ -107,7 +107,7 @@ def test_a_child_learns_and_its_parent_knows_it(desk: Desk, tmp_path: Path) -> N
         assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 17, "the parent writes its entries"
     with ToolMemory(tmp_path, tools=desk.tools) as again:
         assert again.report().turns == 4 * 17
-        assert not again.report().problems
+        assert not again.core.problems()
 
 
 def refused(folder: Path, desk: Desk) -> None:
