@@ -48,7 +48,10 @@ def format_of(record: Any) -> LogFormat | None:
 
 def unwrap(records: list[Value]) -> list[Value]:
     """Return the records in a file that is one list, or one object with a list of them, without their envelopes."""
-    records = [(line, _without_envelope(record)) for line, record in records]
+    return [(line, _without_envelope(record)) for line, record in _one_by_one(records)]
+
+
+def _one_by_one(records: list[Value]) -> list[Value]:
     if len(records) != 1:
         return records
     line, whole = records[0]
