@@ -388,7 +388,8 @@ class ContextLookups:
             decision = inertia.foresee(messages, policy=policy, tools=call.tools, model_input=call.model_input, **whose)
         if exchange.steps:
             made = [{"tool": call["name"], "args": call["args"]} for step in exchange.steps for call in step.calls]
-            emit(call.runtime, {"node": "context", "looked_up": made, "probability": round(probability, 4)})
+            event = {"node": "context", "looked_up": made, "probability": round(probability, 4)}
+            emit(call.runtime, event, on=inertia.core.events)
         elif exchange.failed:
             inertia.looked_up(exchange.failed, 0.0, exchange.failed)
         return exchange
@@ -451,7 +452,8 @@ class ContextLookups:
         made = sum(map(len, keys)) + exchange.failed
         risk = sum((1 - step.probability) * len(step.calls) for step in exchange.steps)
         self._inertia.looked_up(made, risk, sum(map(len, keys[used:])) + exchange.failed)
-        emit(call.runtime, {"node": "context", "used": used, "in_vain": len(keys) - used})
+        event = {"node": "context", "used": used, "in_vain": len(keys) - used}
+        emit(call.runtime, event, on=self._inertia.core.events)
         if not used:
             self._inertia.shown(call.messages, thread_id=call.thread_id, user_id=call.user_id)
             return None

@@ -42,9 +42,9 @@ def prompts(memory: ToolMemory, *, score: float | None = 1.0, **features: Any) -
     agent: Any = create_agent(model, [find_customer, list_orders], middleware=middleware)
     for number in range(8):
         feed = {"messages": [("user", f"List orders of P{number}")]}
-        agent.invoke(feed, {"configurable": {"thread_id": str(number)}})
+        agent.invoke(feed, {"configurable": {"thread_id": str(number), "user_id": "ann"}})
         if score is not None:
-            memory.feedback(str(number), score=score)
+            memory.feedback(str(number), score=score, user_id="ann")
         assert memory.flush()
     return [" ".join(message.text for message in call.messages) for call in model.calls]
 
@@ -86,7 +86,9 @@ def test_a_wrapped_model_whose_runs_nobody_finishes_is_a_problem() -> None:
         model = with_tool_memory(ScriptedChatModel(script=hello), memory, tools=[find_customer], recall=True)
         for number in range(20):
             feed = [("user", f"Request {number}")]
-            model.bind_tools([find_customer]).invoke(feed, {"configurable": {"thread_id": str(number)}})
+            model.bind_tools([find_customer]).invoke(
+                feed, {"configurable": {"thread_id": str(number), "user_id": "ann"}}
+            )
         [problem] = memory.report().problems
         assert problem.startswith("Recall was asked for 20 requests")
 
