@@ -17,6 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 MEBIBYTE: Final = 2**20
+_PLAIN: Final = (str, int, float, bytes, type(None))
 OVERHEAD: Final = 150
 """Bytes of an entry besides its texts: its key, and its place in the table."""
 
@@ -94,6 +95,8 @@ def bytes_of(value: Any) -> int:
     while waiting:
         part = waiting.pop()
         total += sys.getsizeof(part)
+        if isinstance(part, _PLAIN):
+            continue
         if isinstance(part, dict):
             waiting += part.keys()
             waiting += part.values()
@@ -105,8 +108,6 @@ def bytes_of(value: Any) -> int:
 
 
 def _fields(part: Any) -> Iterable[Any]:
-    if isinstance(part, (str, int, float, bytes, type(None))):
-        return ()
     slots = [getattr(part, name) for name in getattr(type(part), "__slots__", ()) if hasattr(part, name)]
     return [*slots, *vars(part).values()] if hasattr(part, "__dict__") else slots
 

@@ -250,7 +250,7 @@ class CaseIndex:
             calls, answers = self.cases[case_id][2:4]
             if prefix and ((last := calls.get(position - 1)) is None or (last[0], last[2]) != prefix[-1]):
                 continue  # most requests: the others are looked at in full
-            if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
+            if not _went(calls, prefix):
                 continue
             if position in calls:
                 if calls[position][3] is None:
@@ -307,7 +307,8 @@ class CaseIndex:
 
     def led_to(self, case_id: str, tool: str) -> bool:
         """Return True if the model called a tool after a request: a call of the memory's own makes nothing familiar."""
-        return any(call[0] == tool and call[3] is not None for call in self.cases[case_id][2].values())
+        calls = self.cases[case_id][2].values()
+        return bool([call for call in calls if call[0] == tool and call[3] is not None])
 
     def having(self, term: str) -> list[str]:
         """Return the latest requests with a term, oldest first: a word as `text.values.read_text` gives it."""
@@ -335,11 +336,20 @@ class CaseIndex:
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
         """Return the arguments of a request's calls, up to position `last`, as JSON."""
-        return tuple(call[1] for at, call in self.cases[case_id][2].items() if at <= last)
+        return tuple([call[1] for at, call in self.cases[case_id][2].items() if at <= last])
 
     def load(self, cases: dict[str, list[Any]]) -> None:
         self.cases = cases
         self._rebuild()
+
+
+def _went(calls: Mapping[int, list[Any]], prefix: list[tuple[str, str]]) -> bool:
+    """Return True if a request's first calls are these (tool, status)."""
+    for position, expected in enumerate(prefix):
+        call = calls.get(position)
+        if call is None or (call[0], call[2]) != expected:
+            return False
+    return True
 
 
 # --- carrying values over -------------------------------------------------------------------------------

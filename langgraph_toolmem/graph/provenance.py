@@ -71,6 +71,7 @@ class Provenance:
         self._shown: dict[str, bool] = {}
         self._texts = (state.user.raw, *(text.raw for text in state.past_users))
         self._said = [raw.lower() for raw in self._texts]
+        self._words = frozenset[str]().union(*map(pieces_of, self._texts))
 
     def value_of(self, descriptor: str, tool: str, parameter: str) -> Any:
         """Return the value that a source has in this run, or ABSENT. One that `is_early` may not be used yet."""
@@ -199,10 +200,7 @@ class Provenance:
         low = text.lower()
         if any(stands_in(low, said) for said in self._said):
             return True
-        return self._composed(text) or in_outputs(text, self._state) or self._was_given(text)
-
-    def _was_given(self, text: str) -> bool:
-        return any(canon(value) == text for value in self._state.inputs.values())
+        return self._composed(text) or in_outputs(text, self._state) or text in self._state.input_texts.values()
 
     def _composed(self, text: str) -> bool:
         """Return True if a value is made of the user's own words, and of a date's year that the run shows."""
@@ -211,8 +209,7 @@ class Provenance:
                 year, found, rest = text.partition(f"-{day}")
                 if found and self._shows_year(year):
                     text = "".join(part for part in pieces_of(rest) if part not in _FORMATS)
-        said = frozenset[str]().union(*map(pieces_of, self._texts))
-        return pieces_of(text) <= said
+        return pieces_of(text) <= self._words
 
     def _shows_year(self, year: str) -> bool:
         if year in self._state.seen.years():

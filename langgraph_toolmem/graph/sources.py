@@ -36,11 +36,11 @@ _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in this run, or ABSENT. The value is not cast to the parameter's type."""
-    if from_input(descriptor):
-        return state.seen.value_at(descriptor)
-    if descriptor.startswith(_DERIVED):
-        return _date_from(descriptor, state)
     kind, first, rest = _parsed(descriptor)
+    if kind[0] in "px":
+        return state.seen.value_at(descriptor)
+    if kind in ("td", "od"):
+        return _date_from(descriptor, state)
     if kind == "i":
         return state.inputs.get((first, rest), ABSENT)
     if kind[0] == "u":
@@ -156,7 +156,7 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     text = canon(value)
     if not text or len(text) > MAX_VALUE_CHARS:
         return []
-    found = [f"i|{t}|{p}" for (t, p), v in state.inputs.items() if _plain(t, p) and canon(v) == text]
+    found = [f"i|{t}|{p}" for (t, p), given in state.input_texts.items() if given == text and _plain(t, p)]
     found += _in_outputs(text, state, slot)
     used = state.used.get(slot)
     for source in (state.user, *state.past_users):

@@ -45,6 +45,7 @@ class RunState:
         thought: the model's latest words since that message.
         since_user: calls since the latest user message.
         latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
+        inputs: (tool, parameter) -> its latest value; `input_texts`: the same as `canon` writes it.
         seen: prompt, context and pictures of the model call that comes next.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
@@ -66,6 +67,7 @@ class RunState:
         self.stopped = False
         self.seen: SeenInput | SeenDigests = NOTHING_SEEN
         self.inputs: dict[tuple[str, str], Any] = {}
+        self.input_texts: dict[tuple[str, str], str] = {}
         self.outputs: dict[str, int] = {}
         self._observations: dict[int, tuple[ExecutedCall, Observation]] = {}
         self._output_texts: dict[int, tuple[ExecutedCall, str]] = {}
@@ -127,14 +129,14 @@ class RunState:
         self.steps.append(step)
         self.since_user.append(step)
         self.since_episode.append(step)
-        text = canon_args(step.args)
-        self.called.add((step.tool, text))
+        self.called.add((step.tool, canon_args(step.args)))
         for name, value in step.args.items():
             if is_unread(value):
                 continue
-            self.inputs[(step.tool, name)] = value
+            slot, text = (step.tool, name), canon(value)
+            self.inputs[slot], self.input_texts[slot] = value, text
             first = {canon(value[0])} if isinstance(value, list) and len(value) == 1 else frozenset()
-            self.used[(step.tool, name)] = self.used.get((step.tool, name), frozenset()) | first | {canon(value)}
+            self.used[slot] = self.used.get(slot, frozenset()) | first | {text}
         if ok and step.output is not None:
             self.outputs[step.tool] = index
 

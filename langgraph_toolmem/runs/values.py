@@ -177,14 +177,18 @@ def _walk(value: Any, path: str, listed: bool, depth: int) -> Iterator[tuple[str
         yield path, listed, value
 
 
+_TYPES: Final = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,)}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 
 def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     """Cast a value to the type of its parameter; ABSENT if impossible, unchanged if no type is declared."""
-    if value is ABSENT or (schema and schema.get("type") == "string" and isinstance(value, str)):
-        return value  # the usual cases, on the path of every prediction
-    kinds = _kinds(schema) if schema else []
+    if value is ABSENT or not schema:
+        return value
+    kind = schema.get("type")
+    if isinstance(kind, str) and type(value) in _TYPES.get(kind, ()):
+        return value  # the usual case, on the path of every prediction
+    kinds = _kinds(schema)
     if not kinds:
         return value
     fitted = [_cast(value, kind) for kind in kinds]

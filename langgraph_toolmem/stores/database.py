@@ -21,6 +21,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from operator import methodcaller
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -53,6 +54,8 @@ END: Final = 1 << 62
 """No row has this number, or a larger one: SQLite stops at 2^63."""
 _COMPUTED: Final = re.compile(r"\b(check|generated|as|collate|references)\b|default\s*\(", re.IGNORECASE)
 """Words of a column that SQLite would compute or compare by code of the file's choice."""
+
+_DECODED: Final = methodcaller("decode", "utf-8", "replace")
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
@@ -392,15 +395,11 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
 
 def _protect(database: sqlite3.Connection) -> None:
     """Have SQLite trust nothing in the file, and decode any text without an error, which would quote it."""
-    database.text_factory = _decoded
+    database.text_factory = _DECODED
     database.execute("PRAGMA trusted_schema = OFF")
     configure = getattr(database, "setconfig", None)  # from Python 3.12 on
     if configure is not None:
         configure(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # type: ignore[attr-defined, unused-ignore]
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 def _check(database: sqlite3.Connection, name: str) -> bool:
