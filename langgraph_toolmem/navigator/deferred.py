@@ -49,6 +49,9 @@ Way = Literal["anthropic", "tool_search", "portable"]
 MAX_REVEALED: Final = 200
 """Tools found in a thread that stay revealed; of more, the latest."""
 MAX_ABOUT: Final = 160
+MAX_CHOICES: Final = 1_200
+"""Characters of the items that a long description lists by name."""
+_CHOICE: Final = re.compile(r"\s*[-*•]\s+[`'\"]?[\w./-]{1,64}[`'\"]?\s*:\s")
 MAX_SCHEMA: Final = 3_000
 """Characters of a description, and of a schema with its descriptions."""
 
@@ -154,7 +157,8 @@ def find_tools(
 def described(spec: ToolSpec, why: str = "") -> str:
     """Return a tool on one line: its name, what it does, and the schema of its arguments."""
     about = " ".join(spec.description.split())
-    about = about if len(about) <= MAX_ABOUT else f"{about[: MAX_ABOUT - 1]}…"
+    if len(about) > MAX_ABOUT:
+        about = " ".join([f"{about[: MAX_ABOUT - 1]}…", *_choices(spec.description)])
     parameters = {key: value for key, value in spec.parameters.items() if key != "description"}
     schema = json.dumps(_without("title", parameters), ensure_ascii=False, separators=(",", ":"))
     if len(schema) > MAX_SCHEMA:
@@ -162,6 +166,23 @@ def described(spec: ToolSpec, why: str = "") -> str:
         schema = json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
     parts = [f"- {spec.name}: {about}" if about else f"- {spec.name}", f"({why})" if why else "", f"arguments {schema}"]
     return " ".join(part for part in parts if part)
+
+
+def _choices(description: str) -> list[str]:
+    """Return the items that a description lists by name, such as the subagents of deepagents' ``task``.
+
+    No schema has them. An item behind `MAX_CHOICES` characters is left out.
+    """
+    items: list[str] = []
+    left = MAX_CHOICES
+    for line in description.splitlines():
+        if _CHOICE.match(line):
+            item = " ".join(line.split())
+            left -= len(item)
+            if left < 0:
+                break
+            items.append(item)
+    return items
 
 
 def revealed_in(messages: Iterable[Any]) -> dict[str, int]:

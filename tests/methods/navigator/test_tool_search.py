@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
+from langgraph_toolmem.navigator.deferred import MAX_ABOUT, MAX_CHOICES, described
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.navigator.tool_search.effects import ASKS, ORDERS, UNCLEAR, effect_of, wanted_by, wanted_effect
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
@@ -516,3 +517,14 @@ def test_the_number_and_the_verb_decide_between_operations_on_one_thing(request_
     ]
     for ordered in (specs, specs[::-1]):
         assert ToolSearcher(ordered).search(request_text, 1)[0].name == first
+
+
+def test_the_choices_that_a_long_description_lists_by_name_are_kept() -> None:
+    listed = ["- tax-expert: Knows tax law.", "- payroll-expert: Knows payroll."]
+    advice = ["- Use it for work of several steps, never for one call.", "Then wait."]
+    about = "\n".join(["Launch a subagent. " * 12, "Available agent types:", *listed, *advice])
+    text = described(ToolSpec("task", about, {"type": "object", "properties": {"subagent_type": {"type": "string"}}}))
+    assert all(item in text for item in listed)
+    assert "never for one call" not in text
+    many = "\n".join(["Launch a subagent. " * 12, *(f"- agent-{number}: Knows a thing." for number in range(500))])
+    assert len(described(ToolSpec("task", many, {}))) < MAX_ABOUT + MAX_CHOICES + 100
