@@ -103,7 +103,7 @@ PEOPLE: Final = word_set(
     "requester assignee owner author creator member approver reviewer sender recipient actor manager participant "
     "invitee attendee collaborator responder reporter submitter operator subscriber assigner editor"
 )
-"""What somebody is in a record: where nothing else gives the id of one, users do."""
+"""Parts that people play in a record: where nothing else gives the id of one, users do."""
 CALLER: Final = word_set("me self myself whoami current")
 """Parts of a path that mean who calls, in place of an id."""
 PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")

@@ -347,7 +347,7 @@ class PlanSearch:
         return ("either", f"what it is the id of, {kind} says") if kind else None
 
     def _kind_of(self, port: Port) -> str:
-        """Return the input beside an id that says what it is the id of: `source_type` of `source_id`; "" for none."""
+        """Return the input next to an id that says what sort it is: `source_type` of `source_id`; "" for none."""
         place, _, level = port.path.replace("[]", "").rpartition(".")
         of = set(canonical(level)) - IDENTIFIERS
         for other in self.needs(port.tool):

@@ -1,4 +1,4 @@
-"""What no chain can lead to: tools that need an id which only they, or nothing, give.
+"""Reach of a search: tools that need an id which only they, or nothing, give are left aside.
 
 A record that is read by its own id (``GET /lobbies/{lobby_id}``) gives that id to those alone who have it. Where
 nothing else gives it, whoever made the record knows it, and the search need not go round in circles.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a search may leave aside.
+    """The parts of a graph that a search may leave aside.
 
     Attributes:
         kept: parameters whose values are known to those who made the records, and to others not at all.

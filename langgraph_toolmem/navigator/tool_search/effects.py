@@ -201,7 +201,7 @@ def wanted_by(query: str, clauses: Iterable[str]) -> list[Wanted]:
 
 
 class Handling(NamedTuple):
-    """What an HTTP operation handles.
+    """The thing that an HTTP operation handles, and how.
 
     Attributes:
         noun: stem of the last word of what its path is about, "" without a path.
@@ -215,7 +215,7 @@ class Handling(NamedTuple):
 
 
 def handling_of(spec: ToolSpec) -> Handling:
-    """Return what a tool handles.
+    """Return what a tool handles, and how.
 
     >>> from langgraph_toolmem.runs.tools import ToolSpec
     >>> handling_of(ToolSpec("cancel", "", {}, route="PATCH /orders/{id}"))
