@@ -1,4 +1,4 @@
-"""Cases: the values that past outputs held when a call was the best guess, and whether the model then made it.
+"""Cases: the values in past outputs and in the run's context when a call was the best guess, and if the model made it.
 
 The record of a tool says how often its call follows another. It does not say that a refund follows only where the
 order's status is "delivered". A *case* does. It keeps the facts of the outputs at a turn at which the model was asked,
@@ -290,6 +290,7 @@ class Cases(Table):
         if changes:
             for said in state.past_users[:LOOKBACK]:
                 self._read_text("said", said.raw, today, found)
+        _read_fields(state.seen.fields, found)
         for step in (state.since_episode if changes else state.since_user)[-LOOKBACK:]:
             self._read(step, today, found)
         for ordered in (found.amounts[-MAX_NUMBERS:], found.days[-MAX_NUMBERS:]):
@@ -299,9 +300,10 @@ class Cases(Table):
         found.facts = list(dict.fromkeys(found.facts))
         return found
 
-    def values_of(self, steps: Sequence[ExecutedCall], today: int) -> list[str]:
-        """Return the facts of new outputs that count only where their places are categorical."""
+    def values_of(self, steps: Sequence[ExecutedCall], fields: Mapping[str, Any], today: int) -> list[str]:
+        """Return the facts of new outputs and of the context that count only where their places are categorical."""
         found = Facts()
+        _read_fields(fields, found)
         for step in steps:
             self._read(step, today, found)
         return list(dict.fromkeys(fact for fact in found.facts if fact[0] == "="))
@@ -345,13 +347,13 @@ class Cases(Table):
         least, bar = (LEAST_WRITE, BAR_WRITE) if changes else (LEAST_READ, BAR_READ)
         own = [fact for fact in facts.facts if fact[0] != "=" or self.categorical(fact[1:9])]
         if not found.culprits.isdisjoint(own):
-            return "a value in the outputs has led the model elsewhere before"
+            return "a value in outputs or context has led the model elsewhere before"
         for fact in own:
             hits, misses = pair.hits[fact], pair.misses[fact] - found.explained[fact]
             if hits + misses < least:
-                return "a value in the outputs has hardly been seen at this point"
+                return "a value in outputs or context has hardly been seen at this point"
             if misses and (hits + 1) / (hits + misses + 2) < bar:
-                return "with a value in the outputs the model often does something else"
+                return "with a value in outputs or context the model often does something else"
         for place, value in facts.numbers.items():
             span = found.spans.get(place)
             if span is None and len(pair.cases) < least:
@@ -453,6 +455,20 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, found: Facts) 
             found.add_day(place, day, today)
 
 
+def _read_fields(fields: Mapping[str, Any], found: Facts) -> None:
+    """Add the fields of the run's context that name a kind: a role, a plan, a switch.
+
+    They cost four desks with a context 6 % of the calls that they saved (444 to 418; 421 with the identity in the
+    request, where there are no such facts).
+    """
+    for name, value in fields.items():
+        place = f"context {name}"
+        if isinstance(value, bool):
+            found.add(place, str(value))
+        elif isinstance(value, str) and len(value) <= MAX_CHARS and not _NO_CATEGORY.match(value):
+            found.add(place, value, "=")
+
+
 @cached(mebibytes=1)
 def _day(value: str) -> int | None:
     if (match := _DATE.match(value)) is None:
@@ -479,7 +495,9 @@ def learn_case(
     """
     turn, state, today = learned.turn, learned.state, learned.hour // 24
     record: Record = []
-    if values := cases.values_of(state.latest, today):  # a turn is often learned before its own outputs are there
+    if values := cases.values_of(
+        state.latest, state.seen.fields, today
+    ):  # a turn is often learned before its own outputs are there
         record.append(OutputSeen(values))
     if best is not None and best != WORDS and (turn.chosen_by == "model" or stopped):
         found = cases.facts_of(state, today, changes=changes)

@@ -51,7 +51,7 @@ class Desk:
             found = self.cases.facts_of(state, TODAY, changes=True)
             pair, made = pair_key(state, "refund"), int(made_by_memory(state))
             facts = (found.facts, found.numbers, f"run {self.number}", "ann")
-            values = OutputSeen(self.cases.values_of(state.steps[-1:], TODAY))
+            values = OutputSeen(self.cases.values_of(state.steps[-1:], {}, TODAY))
             case = CaseSeen(self.number, f"t{self.number}", pair, made, hit, confidence, *facts)
             self.applied += [values, case]
             self.graph.apply(None, [values, case])

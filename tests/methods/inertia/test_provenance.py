@@ -164,6 +164,25 @@ def test_private_fields_of_the_context_are_neither_used_nor_kept(tmp_path: Path)
             assert foreseen(memory, "acc_9") == seen
 
 
+def test_a_role_in_the_context_counts_as_a_value_that_decides():
+    learner = Learner([reading("list_salaries")], FREE)
+    asks = ("What do people earn?", "Show the salaries", "salaries please")
+
+    def context_of(role: str, number: int) -> ModelInput:
+        return ModelInput(context={"role": role, "tenant": f"acc_{number}"}, complete=True)
+
+    for number in range(60):
+        may = number % 10 > 0
+        made = call("list_salaries", {}, "none") if may else []
+        seen = context_of("manager" if may else "trainee", number)
+        learner.learn(user(asks[number % 4 % 3]), made, words(), thread_id=str(number), seen=seen)
+    decisions = {role: learner.decide(user(asks[0]), seen=context_of(role, 77)) for role in ("manager", "trainee")}
+
+    assert {role: decision.acts for role, decision in decisions.items()} == {"manager": True, "trainee": False}
+    assert decisions["trainee"].reason.code == "cases"
+    assert not learner.decide(user(asks[0]), seen=context_of("auditor", 78)).acts, "a role that was never seen"
+
+
 def test_predict_and_explain_take_the_prompt():
     with ToolMemory.ephemeral(tools=TOOL) as memory:
         for number in range(6):
