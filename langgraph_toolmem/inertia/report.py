@@ -60,7 +60,7 @@ def section_of(
         *ahead_table,
     )
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
-    figures |= {"agents": agents.figures(), "shadow_wrong": wrong}
+    figures |= {"agents": _with_tokens(agents.figures(), graph.counters), "shadow_wrong": wrong}
     named = frozenset[str]().union(*(each.may_write for each in policies))
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(named & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
@@ -87,7 +87,8 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
             f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
         )
-    lines += [_in_shadow(agent, figures["shadow_wrong"]) for agent in figures["agents"] if agent["shadow"]["checks"]]
+    watching = [agent for agent in figures["agents"] if agent["shadow"]["checks"]]
+    lines += [_in_shadow(agent, figures["shadow_wrong"]) for agent in watching]
     if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
@@ -102,11 +103,26 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _with_tokens(agents: list[dict[str, Any]], counters: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Add the tokens that each agent would have saved in shadow mode, by the mean of all model calls.
+
+    They are [input, output], or None if the messages carry no usage.
+    """
+    calls = counters.get("turns_with_tokens", 0)
+    for agent in agents:
+        shadow = agent["shadow"]
+        means = [counters.get(name, 0) / calls for name in ("tokens_in", "tokens_out")] if calls else []
+        shadow["tokens"] = [round(shadow["checks"] * mean) for mean in means] or None
+    return agents
+
+
 def _in_shadow(agent: Mapping[str, Any], misses: Sequence[Mapping[str, Any]]) -> str:
     """Return what an agent in shadow mode would have saved, and what would have been wrong."""
     checks, right, wrong = (agent["shadow"][name] for name in ("checks", "right", "wrong"))
+    tokens = agent["shadow"]["tokens"]
+    about = "" if tokens is None else f" (about {tokens[0]:,} input and {tokens[1]:,} output tokens)"
     line = (
-        f"In shadow mode {agent_in_words(agent)} would have saved {checks:,} of {agent['turns']:,} model calls: "
+        f"In shadow mode {agent_in_words(agent)} would have saved {checks:,} of {agent['turns']:,} model calls{about}: "
         f"{right:,} calls as the model made them, {wrong:,} wrong."
     )
     threads = list(dict.fromkeys(miss["thread"] for miss in misses if miss["agent"] == agent["key"] and miss["thread"]))

@@ -118,3 +118,21 @@ def test_agents_of_one_memory_have_reports_of_their_own() -> None:
         assert agents["ahead"]["mode"].startswith("prefetching")
         assert "send_note" not in report["inertia"]["never_skipped"], "one of the agents names it"
         assert sum(line.startswith("Agent ") for line in report.setup()) == 3
+
+
+def test_shadow_mode_says_how_many_tokens_it_would_have_saved() -> None:
+    def with_usage(messages: list[BaseMessage], tools: Any) -> AIMessage:
+        answer = script(messages, tools)
+        answer.usage_metadata = {"input_tokens": 900, "output_tokens": 30, "total_tokens": 930}
+        return answer
+
+    with ToolMemory.ephemeral(reads={"find_order"}) as memory:
+        middleware = tool_memory_middleware(memory, shortcut=InertiaPolicy(shadow=True))
+        model = ScriptedChatModel(script=with_usage)
+        serve(create_agent(model, [find_order, send_note], middleware=middleware, name="desk"), orders())
+        [agent] = memory.report()["inertia"]["agents"]
+        checks = agent["shadow"]["checks"]
+        assert checks > 0
+        assert agent["shadow"]["tokens"] == [900 * checks, 30 * checks]
+        about = f"model calls (about {900 * checks:,} input and {30 * checks:,} output tokens): "
+        assert about in " ".join(memory.report().sentences())
