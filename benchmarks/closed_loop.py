@@ -20,16 +20,21 @@ from langchain_core.tools import BaseTool, StructuredTool
 from rich.table import Column, Table
 
 from benchmarks import command, conclude, done, show
-from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World
-from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
+from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World, draw
+from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, PrefetchedContext, ToolMemory
+from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision
+from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import Interceptors, choose, least_probability, qualified
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.runs.model_input import UNSEEN
+from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.testing import ScriptedChatModel
 
-MODES: Final = ("without", "shadow", "prefetch", "act", "writes", "paper")
-"""`act`: the default policy, no changing tool named; `writes`: all of them named."""
+MODES: Final = ("without", "shadow", "prefetch", "context", "act", "writes", "paper")
+"""`act`: the default policy, no changing tool named; `writes`: all of them named; `context`: look-ups are made before
+the model is asked."""
 MOST_TURNS: Final = 16
 MOST_CASES: Final = 20
 """Wrong changes of a desk that the JSON file names."""
@@ -53,7 +58,7 @@ class Clock:
 
 def policy_of(desk: Desk, mode: str) -> InertiaPolicy:
     """Return the policy of a mode."""
-    if mode in ("shadow", "prefetch"):
+    if mode in ("shadow", "prefetch", "context"):
         return InertiaPolicy(shadow=True)
     if mode == "act":
         return InertiaPolicy()
@@ -117,6 +122,95 @@ class Ahead:
         return calls
 
 
+class Shown(NamedTuple):
+    """The look-ups that the model reads in its request, made before it was asked.
+
+    Attributes:
+        steps: per step its calls.
+        messages: per step its messages.
+        wrong: True if the model alone would not make one of them there.
+        risk: how many of them are in vain by their probability.
+    """
+
+    steps: list[list[Call]]
+    messages: list[list[BaseMessage]]
+    wrong: bool
+    risk: float
+
+
+class Reader(NamedTuple):
+    """A model's way with look-ups that it did not ask for.
+
+    Attributes:
+        led: probability that a wrong one leads it to the change of its kind of request.
+        ignores: probability that it acts as if it had read none.
+    """
+
+    led: float = 0.0
+    ignores: float = 0.0
+
+
+class Before:
+    """Look-ups that are made before the model is asked, chosen as at the model of an agent."""
+
+    def __init__(self, desk: Desk, memory: ToolMemory, settings: PrefetchedContext) -> None:
+        self.desk, self.memory, self.settings = desk, memory, settings
+        self._specs = memory.core.catalogue.marked(None)
+
+    def look_up(self, request: Request, messages: list[BaseMessage], decision: Decision, world: World) -> Shown:
+        """Make the likely look-ups."""
+        inertia, settings, thread = self.memory.inertia, self.settings, str(request.number)
+        seen, shown, probability, risk, wrong = list(messages), Shown([], [], False, 0.0), 1.0, 0.0, False
+
+        least = inertia.context.least_probability(settings)
+
+        def may(tool: str, args: Any) -> bool:
+            return tool in self.desk.reads and self._specs[tool].problem(args) is None
+
+        while len(shown.steps) < settings.max_steps:
+            lookup = next_lookup(decision, may)
+            if lookup is None or probability * lookup.probability < least:
+                break
+            if not shown.steps and inertia.holds_out(seen, lookup, settings, thread_id=thread, user_id=None):
+                break
+            probability *= lookup.probability
+            risk += (1 - probability) * len(lookup.calls)
+            calls = [Call(lookup.tool, dict(args)) for args in lookup.calls]
+            wrong = wrong or [self.desk.answer(request, seen).act] != calls
+            step = self._executed(calls, f"{request.number}-{len(seen)}", world)
+            shown.steps.append(calls)
+            shown.messages.append(step)
+            seen += step
+            decision = inertia.foresee(
+                seen, thread_id=thread, user_id=None, policy=inertia.policy, tools=None, model_input=UNSEEN
+            )
+        return shown._replace(wrong=wrong, risk=risk)
+
+    @staticmethod
+    def _executed(calls: list[Call], name: str, world: World) -> list[BaseMessage]:
+        asked: list[Any] = [
+            {"name": call.tool, "args": call.args, "id": f"b-{name}-{index}"} for index, call in enumerate(calls)
+        ]
+        mark = {MARK: {"by": "context"}}
+        answer = AIMessage("", id=f"b{name}", tool_calls=asked, additional_kwargs=mark)
+        results = [
+            ToolMessage(world.execute(call), name=call.tool, tool_call_id=each["id"])
+            for call, each in zip(calls, asked, strict=True)
+        ]
+        return [answer, *results]
+
+    def used(self, request: Request, messages: list[BaseMessage], shown: Shown, answer: AIMessage) -> int:
+        """Return how many of the steps stay in the history, and note it."""
+        inertia, thread = self.memory.inertia, str(request.number)
+        keys = [[(call.tool, canon_args(call.args)) for call in calls] for calls in shown.steps]
+        used = used_steps(keys, answer)
+        inertia.looked_up(sum(map(len, keys)), shown.risk, sum(map(len, keys[used:])))
+        kept = [message for step in shown.messages[:used] for message in step]
+        if used < len(keys):
+            inertia.shown([*messages, *kept], thread_id=thread, user_id=None)
+        return used
+
+
 class Loop:
     """Plays a desk's requests with a memory, and without, and counts what differs.
 
@@ -124,12 +218,24 @@ class Loop:
         desk: the desk.
         mode: one of `MODES`.
         method: the class of the method, for tests.
+        reader: the model's way with look-ups made before it is asked.
+        settings: of these look-ups.
     """
 
-    def __init__(self, desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        mode: str,
+        *,
+        method: type[Inertia] = Inertia,
+        reader: Reader = Reader(),  # noqa: B008 - a constant
+        settings: PrefetchedContext | None = None,
+    ) -> None:
         self.desk, self.mode, self._method = desk, mode, method
+        self.reader, self.settings = reader, settings or PrefetchedContext()
         self.count, self.unasked, self.wrong, self.ahead = (Counter[str]() for _ in range(4))
         self.cases: list[dict[str, Any]] = []
+        self._before: Before | None = None
         self.executed: list[list[Call]] = []
 
     def run(self) -> dict[str, Any]:
@@ -144,6 +250,8 @@ class Loop:
     def _run(self, memory: ToolMemory | None, clock: Clock) -> dict[str, Any]:
         alone, world = World(self.desk), World(self.desk)
         ahead = Ahead(self.desk, memory) if memory is not None and self.mode == "prefetch" else None
+        context = memory is not None and self.mode == "context"
+        self._before = Before(self.desk, memory, self.settings) if memory is not None and context else None
         for request in self.desk.requests:
             clock.now = (START + request.number * PACE).timestamp()
             before = self.play(request, alone)
@@ -167,13 +275,15 @@ class Loop:
             answer, decision = desk.answer(request, messages), None
             if memory is not None:
                 decision = memory.inertia.begin_turn(messages, thread_id=str(number))
+            if memory is not None and self._before is not None and decision is not None:
+                answer = self._before_model(request, messages, decision, world, played)
             early = [] if ahead is None or decision is None else ahead.guesses(decision, answer.act)
             results = {call.key: world.execute(call) for call in early}
             for call in early:
                 self.ahead["served" if call == answer.act else "wasted"] += 1
                 if call.tool in desk.writes:
                     played.made.append(Made(call, answer.why, LED if call == answer.act else BY_POLICY))
-            by = self._judged(decision, answer, number)
+            by = None if self._before is not None else self._judged(decision, answer, number)
             played.asked += by is None
             message = model_message(answer.act, f"m{number}-{turn}")
             if by is not None and decision is not None and decision.proposal is not None:
@@ -195,6 +305,30 @@ class Loop:
             memory.finish(messages, thread_id=str(number))
         played.executed = world.executed[began:]
         return played
+
+    def _before_model(
+        self, request: Request, messages: list[BaseMessage], decision: Decision, world: World, played: Played
+    ) -> Answer:
+        """Put the look-ups before the model that stay into the history; return what the model does."""
+        desk, before = self.desk, self._before
+        assert before is not None
+        shown = before.look_up(request, messages, decision, world)
+        if not shown.steps:
+            return desk.answer(request, messages)
+        self.count["exchanges"] += 1
+        at = (desk.seed, request.number, len(messages))
+        read = [] if draw(*at, "ignores") < self.reader.ignores else [m for step in shown.messages for m in step]
+        answer = desk.answer(request, [*messages, *read])
+        write = desk.kinds[request.kind].write
+        if shown.wrong and read and write and draw(*at, "led") < self.reader.led:
+            answer = Answer(desk.call_of(request, write), answer.rule, "astray")
+        used = before.used(request, messages, shown, model_message(answer.act, "asked"))
+        for step in shown.messages[:used]:
+            messages += step
+            played.turns += 1
+        self.count["given_out"] += used
+        self.count["taken_out"] += len(shown.steps) - used
+        return answer
 
     def _judged(self, decision: Decision | None, answer: Answer, number: int) -> str | None:
         """Count a proposal as right or wrong. Return None if the model is asked, else who a wrong call is due to."""
@@ -262,8 +396,8 @@ def play_real(desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> list
         return model_message(desk.answer(serving, messages).act, f"m{serving.number}-{len(messages)}")
 
     with open_memory(desk, mode, clock, method=method) as memory:
-        how: dict[str, Any] = {"shortcut": False, "prefetch": True} if mode == "prefetch" else {}
-        middleware = tool_memory_middleware(memory, **how)
+        how: dict[str, Any] = {"shortcut": False, mode: True} if mode in ("prefetch", "context") else {}
+        middleware = tool_memory_middleware(memory, outer=[], **how)
         agent = create_agent(ScriptedChatModel(script=model), real_tools(desk, world), middleware=middleware)
         for serving in desk.requests:
             clock.now = (START + serving.number * PACE).timestamp()
@@ -307,6 +441,11 @@ class Job(NamedTuple):
     requests: int
     groups: tuple[str, ...]
     real: bool = False
+    reader: Reader = Reader()
+    settings: PrefetchedContext = PrefetchedContext()
+
+    def _played(self, desk: Desk) -> dict[str, Any]:
+        return Loop(desk, self.mode, reader=self.reader, settings=self.settings).run()
 
     def do(self) -> dict[str, Any]:
         """Return the desk's figures, or the agreement of the two runners."""
@@ -314,7 +453,7 @@ class Job(NamedTuple):
         logging.disable(logging.WARNING)
         try:
             desk = Desk(self.seed, self.requests, deviation=self.deviation, groups=self.groups)
-            return agreement(desk, self.mode) if self.real else Loop(desk, self.mode).run()
+            return agreement(desk, self.mode) if self.real else self._played(desk)
         finally:
             logging.disable(before)
 
@@ -352,6 +491,9 @@ def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]]) -> dic
         "checks": count["checks"],
         "checks_right": count["checks_right"],
         "desks_covered_by_report": covered(shown),
+        "exchanges": count["exchanges"],
+        "given_out": count["given_out"],
+        "taken_out": count["taken_out"],
         "ahead": dict(total("ahead")),
         "unasked": {name: per_10_000 * n for name, n in unasked.most_common()},
         "wrong": {name: per_100 * n for name, n in wrong.most_common()},
@@ -393,6 +535,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=300, help="to each desk")
     parser.add_argument("--first", type=int, default=0, help="seed of the first desk")
     parser.add_argument("--deviation", type=float, nargs="+", default=[0.0], help="shares of the model's turns")
+    parser.add_argument(
+        "--led", type=float, default=0.0, help="probability that a wrong look-up leads the model astray"
+    )
+    parser.add_argument("--ignores", type=float, default=0.0, help="probability that the model ignores the look-ups")
+    parser.add_argument("--min-probability", type=float, default=PrefetchedContext.min_probability)
+    parser.add_argument("--max-in-vain", type=float, default=PrefetchedContext.max_in_vain)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=["without", "shadow", "prefetch", "act", "writes"])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="kinds of conditions")
     parser.add_argument("--real", type=int, default=0, help="requests per desk to play with create_agent as well")
@@ -402,8 +550,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups, real = tuple(given.groups), list[dict[str, Any]]()
     found, each_desk = list[dict[str, Any]](), list[dict[str, Any]]()
     seeds = range(given.first, given.first + given.desks)
+    reader = Reader(given.led, given.ignores)
+    least, vain = given.min_probability, given.max_in_vain
+    settings_of_context = PrefetchedContext(min_probability=least, max_in_vain=vain)
     for deviation, mode in product(given.deviation, given.modes):
-        jobs = [Job(mode, deviation, seed, given.requests, groups) for seed in seeds]
+        how = {"reader": reader, "settings": settings_of_context}
+        jobs = [Job(mode, deviation, seed, given.requests, groups, **how) for seed in seeds]
         desks = list(done(Job.do, jobs, given.workers, f"{mode} {deviation:.0%}"))
         each_desk += [{"mode": mode, "deviation": deviation, **desk} for desk in desks]
         found.append(summary(mode, deviation, desks))

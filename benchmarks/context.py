@@ -124,10 +124,11 @@ class Pass:
         steps: list[list[tuple[str, str]]] = []
         probability, risk, begun = 1.0, 0.0, place
         asked_at = list(history)
+        least = inertia.context.least_probability(settings)
         wrong: Option | None = None
         while len(steps) < settings.max_steps and wrong is None:
             lookup = next_lookup(decision, self._may)
-            if lookup is None or probability * lookup.probability < settings.min_probability:
+            if lookup is None or probability * lookup.probability < least:
                 break
             if not steps and not self._begins(history, lookup, thread):
                 break
@@ -184,8 +185,6 @@ class Pass:
 
     def _begins(self, history: Sequence[dict[str, Any]], lookup: Option, thread: str) -> bool:
         inertia = self.memory.inertia
-        if not inertia.context.has_room(self.settings):
-            return False
         held_out = inertia.holds_out(history, lookup, self.settings, thread_id=thread, user_id=None)
         self.figures.held_out += held_out
         return not held_out

@@ -463,11 +463,12 @@ class Desk:
         if why not in ("end", "opener") and draw(*at) < self.deviation:
             looks = sorted(self.reads - {call.tool for call in done})
             way = int(3 * draw(*at, "way")) if looks else int(2 * draw(*at, "way"))
-            look = Call("", {}) if way < 2 else self._call(request, pick(looks, *at, "look"))
+            look = Call("", {}) if way < 2 else self.call_of(request, pick(looks, *at, "look"))
             act = ("I cannot help with that.", "Could you tell me more?", look)[way]
         return Answer(act, rule, why)
 
-    def _call(self, request: Request, tool: str) -> Call:
+    def call_of(self, request: Request, tool: str) -> Call:
+        """Return the call of a tool that is right for a request."""
         noun = self.kinds[request.kind].noun
         ids: dict[str, Any] = {"ref": f"{noun[:2].upper()}-{request.subject}", "customer_id": f"CU-{request.subject}"}
         values = {**ids, "amount": self._total(request.subject)}
@@ -483,7 +484,7 @@ class Desk:
             return "Hello! What can I do for you?", "opener"
         if request.odd:
             looks = [step for step in kind.steps[: kind.odd_looks] if step not in called]
-            return (self._call(request, looks[0]) if looks else "As you wish, I leave it for now."), "odd"
+            return (self.call_of(request, looks[0]) if looks else "As you wish, I leave it for now."), "odd"
         seen = next((str(m.content) for m in messages if m.type == "tool" and m.name == kind.steps[0]), "")
         if (stage := STAGE.search(seen)) is not None and stage[1] != "open":
             return "That was done before.", "state"
@@ -503,7 +504,7 @@ class Desk:
                 at = next(n for n, m in enumerate(messages) if m.content == question)
                 if messages[at + 1].content not in YES:
                     return "As you wish, I leave it.", "answer"
-            return self._call(request, step), "main"
+            return self.call_of(request, step), "main"
         return "It is done.", "end"
 
     def _led(
@@ -513,7 +514,7 @@ class Desk:
         keep = KEEP.format(**named)
         look = {"read": "get_manual", "write": "escalate_case"}.get(branch.target, "")
         if look and look not in called:
-            return self._call(request, look)
+            return self.call_of(request, look)
         if branch.target == "ask" and WHY not in said:
             return WHY
         if branch.target in ("read", "ask"):

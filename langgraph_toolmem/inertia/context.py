@@ -10,6 +10,7 @@ other arguments they say how many look-ups are in vain, and the budget `max_in_v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,9 +35,11 @@ HARD: Final = frozenset(
 """Reasons against a call that hold however likely it is."""
 FEW: Final = 1.0
 """While n look-ups were made, FEW / (FEW + n) of them are held out, and never less than the stated share."""
+SUREST: Final = 0.98
+"""Probability that look-ups need when the budget is nearly used up."""
 WINDOW: Final = 300
 """Model turns over which the budget counts."""
-FIRST: Final = 3.0
+FIRST: Final = 2.0
 """Look-ups in vain that are allowed beyond the budget in each window: a new memory begins with them."""
 BLOCK: Final = 10
 """Model turns that are counted together."""
@@ -56,8 +59,9 @@ class PrefetchedContext:
     Attributes:
         tools: nothing but these tools; they may be looked up although something of the host's wraps tool calls or
             rewrites messages. None: all that qualify, where nothing does.
-        min_probability: of all look-ups of a request together, by the record.
-        max_in_vain: look-ups per 100 model turns that the model does not make by itself.
+        min_probability: of all look-ups of a request together, by the record. The more of the budget is used, the more
+            probable they must be.
+        max_in_vain: the budget: look-ups per 100 model turns that the model does not make by itself.
         max_steps: look-ups one after the other before one request.
         max_wait: seconds that the look-ups of one request may take together.
         max_characters: of a result; a longer one is not used.
@@ -264,11 +268,18 @@ class ContextRecord(Table):
         """Return the number of look-ups made in the blocks that are kept."""
         return sum(cell[_MADE] for cell in self.blocks.values())
 
-    def has_room(self, settings: PrefetchedContext) -> bool:
-        """Return True if the budget allows one more look-up now."""
+    def least_probability(self, settings: PrefetchedContext) -> float:
+        """Return the probability from which look-ups are made now.
+
+        It is `min_probability` with an unused budget, and grows with what is used of it; above 1 nothing is made. So
+        the likelier look-ups go on where the less likely ones used the budget up.
+        """
         turns = self.graph.turns
         allowed = settings.max_in_vain * min(turns, WINDOW) / 100 + FIRST
-        return self.in_vain(turns) + 1 <= allowed
+        used = self.in_vain(turns) / allowed
+        if used >= 1:
+            return math.inf
+        return settings.min_probability + max(0.0, SUREST - settings.min_probability) * used
 
     def in_vain(self, turns: int) -> float:
         """Return how many look-ups of the last WINDOW turns were in vain, as far as that can be known.

@@ -360,6 +360,7 @@ class ContextLookups:
         decision, policy = call.foresight.decision, call.foresight.policy
         host = Host(config_of(), call.runtime, loop_of_run(), contextvars.copy_context())
         deadline, probability = monotonic() + settings.max_wait, 1.0
+        least = inertia.context.least_probability(settings)
         messages: History = History(call.messages)
         whose = {"thread_id": call.thread_id, "user_id": call.user_id}
 
@@ -369,13 +370,10 @@ class ContextLookups:
 
         while len(exchange.steps) < settings.max_steps:
             lookup = next_lookup(decision, may)
-            if lookup is None or probability * lookup.probability < settings.min_probability:
+            if lookup is None or probability * lookup.probability < least:
                 break
-            if not exchange.steps:
-                if not inertia.context.has_room(settings):
-                    break
-                if inertia.holds_out(messages, lookup, settings, **whose):
-                    break
+            if not exchange.steps and inertia.holds_out(messages, lookup, settings, **whose):
+                break
             probability *= lookup.probability
             step = yield from self._executed(lookup, probability, tools, host, deadline)
             if step is None:
