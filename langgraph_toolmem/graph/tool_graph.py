@@ -14,10 +14,12 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar
 
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.graph import events as op
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.events import Event, Forgotten, Plain, Record, reader, without
 from langgraph_toolmem.graph.state import slot_key
@@ -167,7 +169,11 @@ class _Parts:
     def load(self, state: dict[str, Any]) -> None:
         for name in self.parts:
             part = getattr(self, name)
-            if isinstance(part, (CountTable, ContributorTable)):
+            if isinstance(part, CountTable):
+                shapes.check_counts(state[name], part.width)
+                part.rows = state[name]
+            elif isinstance(part, ContributorTable):
+                shapes.check_contributors(state[name])
                 part.rows = state[name]
             else:
                 setattr(self, name, state[name])
@@ -179,7 +185,6 @@ def _add(rows: dict[str, dict[str, Any]], tool: str, name: str, amount: float) -
 
 
 def _check(state: Any, now: Mapping[str, Any], where: str = "") -> None:
-    # Cells are not looked at: checksum and opcode scan (`stores.snapshot`) protect from what is damaged or hostile.
     for name, part in now.items():
         found = state.get(name, _check) if isinstance(state, dict) else _check
         if found is _check or (isinstance(part, (dict, list, bytes)) and type(found) is not type(part)):
@@ -507,6 +512,13 @@ class ToolGraph(_Parts):
     def load(self, state: dict[str, Any]) -> None:
         """Replace everything but tables that are not in the state; raise GraphFileError if it has not that shape."""
         _check(state, ToolGraph().to_state())
+        shapes.check_entries(state["tools"])
+        shapes.check_entries(state["by_tool"])
+        shapes.check_numbers(chain.from_iterable(map(dict.values, state["by_tool"].values())))
+        shapes.check_types(state["counters"], str)
+        shapes.check_numbers(state["counters"].values())
+        shapes.check_runs(state["runs"])
+        shapes.check_cases(state["cases"])
         super().load(state)
         self.cases.load(state["cases"])
         self._seen = dict.fromkeys(each for (each,) in struct.iter_unpack("<Q", state["seen"]))

@@ -10,8 +10,11 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from langgraph_toolmem.base.errors import GraphFileError
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import RunState
@@ -89,6 +92,17 @@ class Estimator(Table):
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {ExamplesSeen: self._add}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        examples = state["examples"]
+        shapes.check_records(examples, ((int,), (list,), (int, bool)))
+        shapes.check_numbers(example[0] for example in examples)
+        for _, columns, _ in examples:
+            if len(columns) != len(PRIOR) - 1:
+                raise GraphFileError("an example has not the columns of this release")
+        shapes.check_numbers(chain.from_iterable(columns for _, columns, _ in examples))
+        super().load(state)
 
     def _add(self, turn: int, examples: list[list[Any]]) -> None:
         for example in examples:

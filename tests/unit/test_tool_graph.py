@@ -6,7 +6,7 @@ import copy
 import json
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from histories import FAILED, Learner, Message, call, calls, schema, shortcut, u
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.base.errors import MissingExtraError
+from langgraph_toolmem.base.errors import GraphFileError, MissingExtraError
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.core import ledger
 from langgraph_toolmem.graph import events as core
@@ -424,3 +424,39 @@ def test_without_networkx_the_line_to_type_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(MissingExtraError, match=r"\[graph\]"):
         VIEW.to_networkx()
+
+
+# --- values of another type ---
+
+
+def test_a_snapshot_with_a_value_of_another_type_is_refused() -> None:
+    """Each number, text and list of the core and of tables of counts is replaced once."""
+    state = full().to_state()
+    places = [(name, *place) for name in CHECKED for place in places_in(state[name])]
+    assert len(places) > 40
+    passed = []
+    for place in places:
+        changed = copy.deepcopy(state)
+        inner = changed
+        for key in place[:-1]:
+            inner = inner[key]
+        for strange in (-1e300, float("nan"), b"\0", [[[]]]):
+            inner[place[-1]] = strange
+            try:
+                ToolGraph(TABLES).load(changed)
+            except GraphFileError:
+                continue
+            passed.append((place, strange))
+    assert passed == []
+
+
+CHECKED = ("counters", "by_tool", "runs", "cases", "successors", "sources", "values", "value_contributors", "places")
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths to all parts of a value."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        if inner is not None:
+            yield (key,)
+        yield from ((key, *rest) for rest in places_in(inner))
