@@ -27,6 +27,7 @@ from typing_extensions import NotRequired
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -113,7 +114,7 @@ def tool_memory_middleware(
         outer: your own middleware, in its order. The memory reads from it which tools need approval, which calls are
             limited, and which models and tools it brings. If None, this is unknown.
         gated: more tools that must not run before their call went through your middleware or ``interrupt_before``:
-            they are not prefetched.
+            they are not prefetched. The dict of ``create_deep_agent(interrupt_on=...)`` may be given as it is.
         shortcut: make calls without asking the model where past calls are clear enough; a policy says when, such as
             ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. False: make none, only learn.
         prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered, and
@@ -150,9 +151,10 @@ def tool_memory_middleware(
         reflect = any(feature is not False for feature in (recall, planning, preferences))
     if not isinstance(loop_guard, (bool, LoopGuard)):
         raise ConfigurationError(f"loop_guard is True, False or a LoopGuard, not {loop_guard!r}.")
+    around = surroundings_of(yours, names_given("gated", gated), known=outer is not None)
     wanted = steps_for(
         memory,
-        surroundings_of(yours, names_given("gated", gated), known=outer is not None),
+        around,
         shortcut=shortcut,
         prefetch=prefetch,
         context=context,
@@ -164,8 +166,11 @@ def tool_memory_middleware(
         tool_search=tool_search,
         steps=steps,
     )
-    if (prefetch is not False or context is not False) and outer is None:
-        told_once(UNKNOWN_OUTER, name)
+    if prefetch is not False or context is not False:
+        if outer is None:
+            told_once(UNKNOWN_OUTER, name)
+        waiting = around.interceptors.tools
+        told_once("%s runs no call before its approval or limit of: %s.", name, named(waiting) or "no tool")
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
     if loop_guard is not False:  # in front: hooks after the model run from the last to the first
         guard = LoopGuard(memory) if loop_guard is True else loop_guard

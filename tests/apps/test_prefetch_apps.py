@@ -41,6 +41,7 @@ from shells import WAYS, App, asked, build_agent
 from typing_extensions import TypedDict
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import host
 
@@ -597,3 +598,15 @@ async def test_a_real_chat_model_that_streams(memory: ToolMemory, way: str, monk
     assert sorted(map(str, desk.done)) == sorted(map(str, calls))
     assert state["messages"][-1].text == "Done."
     assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
+
+
+def test_the_log_says_whose_approval_the_memory_waits_for(
+    memory: ToolMemory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "warned", set())
+    gates = {"add_note": True}  # as for create_deep_agent(interrupt_on=...)
+    with caplog.at_level(logging.INFO):
+        tool_memory_middleware(memory, prefetch=True, gated=gates)
+        tool_memory_middleware(memory, prefetch=True, outer=[HumanInTheLoopMiddleware({"latest_order": True})])
+    said = [line for line in caplog.messages if "before its approval" in line]
+    assert [line.rpartition(": ")[2] for line in said] == ["add_note.", "latest_order."]

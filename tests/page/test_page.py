@@ -235,6 +235,18 @@ def test_the_graph_is_drawn_and_fits_the_window(show: Opener, width: int, dark: 
     assert (ground == "rgb(20, 24, 28)") is dark
 
 
+def test_names_are_not_broken_in_a_narrow_window(show: Opener) -> None:
+    page = show(width=360)
+    lines = """(cell) => {
+        cell.textContent = "find_customer_by_name";
+        const text = document.createRange();
+        text.selectNodeContents(cell);
+        return text.getClientRects().length;
+    }"""
+    assert page.locator(".scroll td").first.evaluate(lines) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
 def test_rare_arrows_can_be_left_out_and_a_tool_be_chosen(show: Opener) -> None:
     page = show(view=DESK)
     page.locator("#least").evaluate("(it) => { it.value = it.max; it.dispatchEvent(new Event('input')); }")
