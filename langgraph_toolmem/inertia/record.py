@@ -9,7 +9,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record, ToolCount
-from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests
+from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, from_input
 from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
@@ -182,7 +182,7 @@ def _known_places(graph: ToolGraph, state: RunState, decision: Decision) -> Seen
     known: list[str] = []
     for tool in {option.tool for option in decision.options}:
         for parameter in graph.tools.get(tool, {}).get("parameters_seen", ()):
-            known += graph.places.rows.get(slot_key(tool, parameter), ())
+            known += filter(from_input, graph.places.rows.get(slot_key(tool, parameter), ()))
     return state.seen.digests(known)
 
 

@@ -132,6 +132,27 @@ def test_places_are_learned_after_a_restart_too(tmp_path: Path):
     assert b"You work for" not in files
 
 
+def test_a_date_near_one_in_a_result_is_learned_beside_the_prompts(tmp_path: Path):
+    tools = [reading("get_order", "order"), reading("list_visits", "date")]
+    with ToolMemory(tmp_path, tools=tools) as memory:
+        for number in range(6):
+            asked = history(user(f"When does somebody come for O-{number}1?"))
+            found = call("get_order", {"order": f"O-{number}1"}, {"due": f"2026-03-1{number}"})
+            after = call("list_visits", {"date": f"2026-03-1{number + 2}"}, "none")
+            seen = ModelInput("Today is 2026-02-20.", complete=True)
+            parts = (asked, history(asked, found), history(asked, found, after))
+            for messages in parts:
+                policy = FREE.with_(shadow=True)
+                memory.inertia.begin_turn(messages, thread_id=str(number), policy=policy, model_input=seen)
+            memory.finish(history(*parts[-1], words()), thread_id=str(number))
+        asked = history(
+            user("When does somebody come for O-91?"), call("get_order", {"order": "O-91"}, {"due": "2026-04-29"})
+        )
+        options = memory.inertia.explain(asked, system="Today is 2026-02-20.").options
+
+    assert {"date": "2026-05-01"} in [dict(args) for option in options for args in option.calls]
+
+
 def test_a_host_without_a_node_reports_the_input_itself():
     asked = user(ASKS[0])
     with ToolMemory.ephemeral(tools=TOOL) as memory:
