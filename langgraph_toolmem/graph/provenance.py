@@ -16,7 +16,8 @@ More rules:
   calls with such values, 3 look-ups being wrong (yesterday's date, another role); without them 874, none wrong.
 - Of two extents of a value in the request ("New", "New York") the one that was wrong less often is used; if neither
   was, neither is. Hits tell nothing: names of one word, for which both are right, outnumber the others. A name is not
-  used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose").
+  used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose"). 160
+  office runs: right .96 and wrong .77 per 100 turns without this rule, 1.34 and .57 with it.
 """
 
 from __future__ import annotations

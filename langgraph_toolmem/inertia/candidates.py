@@ -37,7 +37,8 @@ NEIGHBOURS: Final = 8
 NEAREST: Final = 4
 """Of these, the number that says what comes next and with which values."""
 MOSTLY: Final = 0.5
-"""Share of a tool's calls that gave an argument, from which no call is made without it."""
+"""Share of a tool's calls that gave an argument, from which no call is made without it. Without it 160 office runs (522
+turns) had look-ups right 1.92 and wrong .77 times per 100 turns, with it 1.34 and .57."""
 MAX_AT_ONCE: Final = 8
 """Calls of one turn that are made without the model, at most."""
 MAX_CONTEXTS: Final = 60_000
