@@ -554,8 +554,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     least, vain = given.min_probability, given.max_in_vain
     settings_of_context = PrefetchedContext(min_probability=least, max_in_vain=vain)
     for deviation, mode in product(given.deviation, given.modes):
-        how = {"reader": reader, "settings": settings_of_context}
-        jobs = [Job(mode, deviation, seed, given.requests, groups, **how) for seed in seeds]
+        shared: Any = {"reader": reader, "settings": settings_of_context}
+        jobs = [Job(mode, deviation, seed, given.requests, groups, **shared) for seed in seeds]
         desks = list(done(Job.do, jobs, given.workers, f"{mode} {deviation:.0%}"))
         each_desk += [{"mode": mode, "deviation": deviation, **desk} for desk in desks]
         found.append(summary(mode, deviation, desks))

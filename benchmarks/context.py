@@ -97,7 +97,7 @@ class Pass:
     def __init__(self, memory: ToolMemory, reads: frozenset[str], settings: PrefetchedContext, system: str | None):
         self.memory, self.reads, self.settings = memory, reads, settings
         self.policy = InertiaPolicy()
-        self.seen: ModelInput = given_input(system, None)
+        self.seen: ModelInput = given_input(system, None, ())
         self.figures = Figures()
         self._sizes: dict[str, list[int]] = {}
         self._results: dict[tuple[str, str], str] = {}

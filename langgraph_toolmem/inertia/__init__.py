@@ -79,7 +79,7 @@ from langgraph_toolmem.inertia.record import (
     open_turn,
     plain_judged,
 )
-from langgraph_toolmem.inertia.report import section_of
+from langgraph_toolmem.inertia.report import section_of, with_context
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -514,7 +514,8 @@ class Inertia(Method):
         with self.core.lock:
             specs = self.core.catalogue.marked()
             unknown = self.core.catalogue.declarations.unknown(self.core.catalogue.known)
-            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
+            known = (self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
+            return with_context(section_of(*known), self.context)
 
 
 def _not_our_turn(run: Run) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from langgraph_toolmem.core.catalogue import named, suggested, undeclared_line
@@ -12,6 +13,7 @@ from langgraph_toolmem.graph.state import PARALLEL, WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.agents import Agents
 from langgraph_toolmem.inertia.budget import Budget
+from langgraph_toolmem.inertia.context import ContextRecord
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, Changes
@@ -206,6 +208,22 @@ def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:
     if side_effects(spec) == "destroys":
         return f'{writes}, allow_destructive={{"{tool}"}})'
     return f'if it only reads: ToolMemory(reads={{"{tool}"}}); otherwise {writes})'
+
+
+# --- look-ups before the model ---
+
+
+def with_context(section: Section, record: ContextRecord) -> Section:
+    """Return the section with the look-ups that were made before the model was asked; the same if there were none."""
+    of = record.figures()
+    if not of["made"] and not of["held_out"]:
+        return section
+    sentence = (
+        f"Look-ups made before the model was asked: {of['made']:,}; model calls saved: {of['saved']:,}; "
+        f"made again by the model: {of['made_again']:,}. Of {of['held_out']:,} that were held out to check, the model "
+        f"made {of['held_out_right']:,}."
+    )
+    return replace(section, figures={**section.figures, "context": of}, sentences=(*section.sentences, sentence))
 
 
 # --- prefetched look-ups ---

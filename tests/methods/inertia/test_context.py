@@ -1,0 +1,86 @@
+"""The record of look-ups before the model: its budget, the held-out share, and what stays in a history."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langgraph_toolmem import PrefetchedContext
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.graph.events import Count, Event
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.context import (
+    ContextChecked,
+    ContextHeldOut,
+    ContextMade,
+    ContextRecord,
+    ContextShown,
+    used_steps,
+)
+from langgraph_toolmem.testing import call_tool
+
+SETTINGS = PrefetchedContext()
+
+
+def record_with(*events: Event, turns: int = 100) -> ContextRecord:
+    """Return the record after some events."""
+    graph = ToolGraph([ContextRecord])
+    record = graph.register(ContextRecord)
+    graph.apply(None, [Count("turns", turns), *events])
+    return record
+
+
+def test_an_unused_budget_asks_for_the_least_probability() -> None:
+    assert record_with().least_probability(SETTINGS) == 0.5
+
+
+def test_a_used_budget_raises_the_bar_and_stops_at_its_end() -> None:
+    """Of 100 turns 4 may be in vain, and 2 at first: 3 of 6 are half of it."""
+    half = record_with(ContextMade(95, 6, 1.0, 3))
+    assert half.least_probability(SETTINGS) == pytest.approx(0.5 + 0.48 / 2)
+    assert record_with(ContextMade(95, 8, 1.0, 6)).least_probability(SETTINGS) == math.inf
+
+
+def test_misses_leave_the_budget_after_300_turns() -> None:
+    assert record_with(ContextMade(50, 30, 20.0, 20), turns=1000).least_probability(SETTINGS) == 0.5
+
+
+def test_held_out_misses_count_for_the_look_ups_made() -> None:
+    """Ten look-ups of probability .9, and 10 of 10 held out were wrong: (10 + 10 · .1) / 20 of them in vain."""
+    checks = [ContextChecked(f"t{number}", 0) for number in range(10)]
+    record = record_with(ContextMade(95, 10, 1.0, 0), *checks)
+    assert record.in_vain(100) == pytest.approx(10 * 11 / 20)
+
+
+def test_the_held_out_share_falls_to_the_stated_one() -> None:
+    assert record_with().held_out_share(SETTINGS) == 1.0
+    assert record_with(ContextMade(95, 3, 0, 0)).held_out_share(SETTINGS) == 0.25
+    assert record_with(ContextMade(95, 500, 0, 0)).held_out_share(SETTINGS) == 0.05
+    assert record_with().held_out_share(PrefetchedContext(held_out=0)) == 0
+
+
+def test_a_prediction_that_the_model_has_read_stands_for_nothing() -> None:
+    record = record_with(ContextShown("read", None), ContextHeldOut("held", "call", 20, None))
+    assert [record.stands_for(turn) for turn in ("read", "held", "other")] == [0, 20, 1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (AIMessage("Done."), 2),
+        (call_tool("close", ref=1), 2),
+        (call_tool("get", ref=1), 1),
+        (call_tool("get", ref=2), 1),
+        (call_tool("find", name="Bob"), 2),
+    ],
+    ids=["words", "change", "the same again", "other arguments", "an earlier tool"],
+)
+def test_what_stays_in_the_history(answer: AIMessage, kept: int) -> None:
+    assert used_steps([[("find", '{"name":"Ann"}')], [("get", '{"ref":1}')]], answer) == kept
+
+
+def test_bad_settings_name_the_field() -> None:
+    with pytest.raises(ConfigurationError, match=r"PrefetchedContext.*max_in_vain|max_in_vain"):
+        PrefetchedContext(max_in_vain=-1)
