@@ -157,6 +157,7 @@ def _checksum(payload: memoryview) -> bytes:
 
 _STOP: Final = pickle.STOP[0]
 _MEMOIZE: Final = pickle.MEMOIZE[0]
+_FRAME: Final = pickle.FRAME[0]
 _FIXED: Final = [0] * 256  # length of the opcode with its argument; 0: see the tables below
 for _op in (
     pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.MARK, pickle.APPEND, pickle.APPENDS, pickle.SETITEM,
@@ -219,6 +220,8 @@ def _check_opcodes(data: memoryview) -> None:
             elif op in _LONG:
                 width = _LONG[op]
                 at += 1 + width + int.from_bytes(data[at + 1 : at + 1 + width], "little")
+                if data[at] == _FRAME:  # the pickler puts 64 KiB and more between two frames
+                    at += fixed[_FRAME]
                 if data[at] == memoize:
                     memo.append(0)
                     at += 1

@@ -29,7 +29,7 @@ from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOp
 from langgraph_toolmem.navigator import evidence as navigator
 from langgraph_toolmem.sit import evidence as sit
 from langgraph_toolmem.stores.events import EventStore
-from langgraph_toolmem.stores.snapshot import dumps, loads
+from langgraph_toolmem.stores.snapshot import check, dumps, loads
 
 # --- records ---
 
@@ -424,6 +424,29 @@ def test_without_networkx_the_line_to_type_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(MissingExtraError, match=r"\[graph\]"):
         VIEW.to_networkx()
+
+
+# --- large parts ---
+
+
+@pytest.mark.parametrize("size", [65_535, 65_536, 70_000])
+def test_a_part_of_64_kibibytes_and_more_comes_back(size: int) -> None:
+    """The pickler puts such a text between two frames; 8,192 records have so many bytes of keys."""
+    value = {"bytes": b"x" * size, "list": ["y" * size, 1, "z" * size], "text": "ü" * size, "empty": []}
+    written = dumps(value)
+    check(written)
+    assert loads(written) == value
+
+
+def test_a_graph_with_many_records_is_written() -> None:
+    graph = full()
+    for number in range(9_000):
+        graph.apply(f"{number:016x}", [])
+    written = dumps(graph.to_state())
+    check(written)
+    again = ToolGraph(TABLES)
+    again.load(loads(written))
+    assert again.has_seen(f"{8_999:016x}")
 
 
 # --- values of another type ---
