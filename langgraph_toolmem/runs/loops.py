@@ -1,4 +1,4 @@
-"""Whether an agent goes round in a loop, judged by what its latest results added.
+"""Loops of an agent, judged by the news in its latest results.
 
 Only calls since the user last spoke count. Such a call *adds* something unless
 
