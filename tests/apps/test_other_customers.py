@@ -82,7 +82,7 @@ def pause_of(customer: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("trials", [0.7, 1.0])
 def test_a_changing_tool_is_called_for_the_customer_of_the_prompt_alone(trials: float) -> None:
-    office = Office(shortcut=InertiaPolicy(may_write={"pause_subscription"}))
+    office = Office(shortcut=InertiaPolicy(may_write=frozenset({"pause_subscription"})))
     draw = random.Random(2)
     for number in range(60):
         customer = "C7" if draw.random() < trials else f"C{draw.randrange(100, 999)}"
