@@ -25,7 +25,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_openai import ChatOpenAI
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, SecretStr
 from rich.table import Table
 
 from benchmarks import command, conclude, show
@@ -127,7 +127,7 @@ class Clerk:
         """Return the answer to a request."""
         said = max(at for at, message in enumerate(messages) if _is_request(message))
         name = str(messages[said].content).split()[-1]
-        results = {m.name: m.text for m in messages[said:] if isinstance(m, ToolMessage)}
+        results = {m.name: str(m.text) for m in messages[said:] if isinstance(m, ToolMessage)}
         if "find_person" not in results:
             return _call("find_person", {"name": name}, offered, results)
         if "open_file" not in results:
@@ -173,14 +173,8 @@ class SpokenFor(ChatOpenAI):
 
 def spoken_for(address: str, clerk: Clerk, *, max_tokens: int) -> SpokenFor:
     """Return a model on the server that a clerk speaks for."""
-    model = SpokenFor(
-        model="smollm2",
-        base_url=address,
-        api_key="none",
-        temperature=0,
-        max_completion_tokens=max_tokens,
-        max_retries=0,
-    )  # type: ignore[call-arg, arg-type]
+    settings: dict[str, Any] = {"max_completion_tokens": max_tokens, "temperature": 0, "max_retries": 0}
+    model = SpokenFor(model="smollm2", base_url=address, api_key=SecretStr("none"), **settings)
     model._clerk = clerk  # noqa: SLF001
     return model
 
