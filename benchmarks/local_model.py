@@ -57,7 +57,7 @@ MODES: Final[dict[str, dict[str, Any] | None]] = {
     "tool search, 200 tools": {"shortcut": False, "tool_search": True},
 }
 LEAST_REUSE: Final = 0.98
-"""Of the share that the server counts as cached without a memory."""
+"""Of the tokens that the server counts as cached without a memory."""
 
 
 def model_file() -> Path | None:
@@ -301,10 +301,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show(table(found))
     for mode, (seconds, ready) in waits.items():
         print(f"{mode}: {seconds:.1f} s for {given.threads} conversations, {ready} look-ups ready when asked for")
-    plain = found["no memory"].cached / found["no memory"].prompt
+    plain = found["no memory"].cached
     checks = []
     for mode in ("shadow", "all hints"):
-        reuse = found[mode].cached / found[mode].prompt / plain
+        reuse = found[mode].cached / plain
         checks.append((reuse >= LEAST_REUSE, f"{mode}: prefix reuse {reuse:.3f} of that without >= {LEAST_REUSE}"))
     figures = {"modes": {mode: asdict(each) for mode, each in found.items()}, "prefetch": waits}
     return conclude(checks, figures, given.json)
