@@ -325,9 +325,9 @@ def test_nothing_runs_before_a_gate(memory: ToolMemory, gate: Any, caplog: pytes
         assert len(agent.desk.done) == 6
     else:
         assert agent.desk.done == []
-    lines = [line for line in caplog.messages if line.startswith("Prefetched")]
+    lines = [line for line in caplog.messages if line.startswith("prefetch has nothing to do")]
     assert len(lines) == 1
-    assert "no tool" in lines[0]
+    assert "find_customer, latest_order" in lines[0]
 
 
 def test_a_tool_that_is_named_runs_ahead_of_a_gate_unless_it_is_gated_itself(memory: ToolMemory) -> None:
