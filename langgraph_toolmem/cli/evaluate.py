@@ -33,7 +33,7 @@ def evaluate(
         str,
         typer.Option(
             metavar="A,B,…",
-            help="without, with, shadow, changes, prefetch, hints, tool_search, all; `without,with,without` measures "
+            help="without, with, shadow, changes, prefetch, context, hints, tool_search, all; `without,with,without` measures "
             "the noise.",
         ),
     ] = "without,with",

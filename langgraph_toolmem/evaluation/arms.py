@@ -50,6 +50,10 @@ def _prefetch(_: frozenset[str]) -> Options:
     return {"shortcut": False, "prefetch": True}
 
 
+def _context(_: frozenset[str]) -> Options:
+    return {"context": True}
+
+
 def _hints(_: frozenset[str]) -> Options:
     return {"shortcut": False, "suggest": True, "recall": True, "planning": True, "reflect": True}
 
@@ -68,6 +72,7 @@ KINDS: Final[Mapping[str, Callable[[frozenset[str]], Options]]] = {
     "shadow": _shadow,
     "changes": _changes,
     "prefetch": _prefetch,
+    "context": _context,
     "hints": _hints,
     "tool_search": _tool_search,
     "all": _all,
