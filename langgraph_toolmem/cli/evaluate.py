@@ -33,8 +33,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="A,B,…",
-            help="without, with, shadow, changes, prefetch, context, hints, tool_search, all; `without,with,without` measures "
-            "the noise.",
+            help="without, with, shadow, changes, prefetch, context, hints, tool_search, all; `without,with,without` "
+            "measures the noise.",
         ),
     ] = "without,with",
     trials: Annotated[int, typer.Option(min=1, help="Runs of each test task.")] = 1,
