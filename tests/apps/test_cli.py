@@ -127,7 +127,7 @@ def test_a_process_answers_errors_and_help_without_heavy_imports() -> None:
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment)
     assert (seen.returncode, seen.stderr) == (2, "error: Missing argument 'FILE'.\n")
     shown = set(re.findall(r"^  (\w+)  ", seen.stdout, re.MULTILINE))
-    assert shown == {"demo", "replay", "import", "report", "explain", "doctor", "feedback", "forget"}
+    assert shown == {"demo", "replay", "import", "report", "explain", "doctor", "eval", "feedback", "forget"}
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_a_damaged_index_is_named_and_rebuilt(tmp_path: Path, damage: str) -> No
             file.unlink()
         elif damage == "header" and file.name == "header.bin":  # who opens it dies of SIGSEGV
             data = bytearray(file.read_bytes())
-            data[60:68] = b"\x7f" * 8
+            data[56:68] = b"\x7f" * 12  # the point of entry, and how many neighbours a point has
             file.write_bytes(data)
         elif damage == "random" and file.name != "index_metadata.pickle":
             size = file.stat().st_size
