@@ -95,7 +95,7 @@ whenever the collection is opened: with Chroma's default of 1,000, a first quest
 NEIGHBOURS: Final = 96
 """Links of a row in the index. With Chroma's default of 16, parts of its graph cannot be reached where texts are alike:
 of 385 texts "Send order bak of ann", 85 were not found by themselves, with 64 up to 4 (of 1,000: 33), with 96 none.
-Among 10,000 other texts a search takes a tenth longer, with 128 twice as long."""
+Among 10,000 other texts a search takes a tenth to a quarter longer, with 128 twice as long."""
 PART: Final = "part"
 """Key of a row's metadata: its part; not there if it has none."""
 OWNERS: Final = "of"
