@@ -228,7 +228,9 @@ def test_a_writer_that_is_killed_again_and_again_lets_the_other_process_recall(
         for _ in range(30):
             writer.say(f"finish ann {next(finished)}")
         assert ask(writer, "recall ann bak") == "True 0.0"
-        assert ask(reader, f"recall ann {names[30 * round_]}").startswith("True"), "a kill may cost a question"
+        found, failed = ask(reader, f"recall ann {names[30 * round_]}").split()
+        assert found == "True"
+        assert float(failed) <= 2
         writer.kill()
         writer = workers[0] = Child(WORKER, tmp_path)
         assert writer.line() == "open"
