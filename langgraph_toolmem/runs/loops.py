@@ -47,8 +47,6 @@ LOOKED_AT: Final = 2_000
 """Characters of a result that are compared."""
 MOST_VALUES: Final = 200
 """Values in a call's arguments that are looked for in its result."""
-STOPPED: Final = "Stopped by the loop guard: "
-"""Begin of the last answer of a run that was ended."""
 
 _VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?[.\d]*(?:z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d[.\d]*"

@@ -25,6 +25,8 @@ from langgraph_toolmem.text.words import word_set
 Status = Literal["ok", "failed", "rejected", "unanswered"]
 LOOP_NOTE: Final = "Note: this call was not made. "
 """Begin of the answer to a call that a loop guard held."""
+STOPPED: Final = "Stopped by the loop guard: "
+"""Begin of the last answer of a run that a loop guard ended."""
 
 HOW = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
@@ -115,7 +117,7 @@ _KNOWN_ANSWERS: tuple[tuple[str, Status], ...] = (
     (r"Tool input validation error$", "rejected"),  # BaseTool(handle_validation_error=True)
     (_RAISED + r"Input validation error: ", "rejected"),  # MCP server: arguments refused by the schema
     (_RAISED + r"Error executing tool \S+: \d+ validation errors? for \S+Arguments\b", "rejected"),  # FastMCP: likewise
-    (r"Note: this call was not made\. ", "rejected"),  # the loop guard
+    (re.escape(LOOP_NOTE), "rejected"),
     (r"User rejected the tool call for `", "rejected"),  # HumanInTheLoopMiddleware: reject
     (r"Note: a human reviewer replaced this tool call before it ran\.", "rejected"),  # edit, if `edited_call` cannot
     (r"Tool call limit exceeded\. Do not ", "rejected"),  # ToolCallLimitMiddleware

@@ -37,6 +37,7 @@ from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, digest, identity_of, looks_unique
 from langgraph_toolmem.runs.messages import (
     HOW,
+    STOPPED,
     describe,
     edited_call,
     entries_of,
@@ -67,7 +68,7 @@ _NOT_THE_MODEL = re.compile(
     r"Model call limits exceeded: "  # ModelCallLimitMiddleware
     r"|(?:Tool|'[^'\n]*' tool) call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
     r"|Model call failed after \d+ attempt"  # ModelRetryMiddleware
-    r"|Stopped by the loop guard: "  # LoopGuard(exit_behavior="end")
+    rf"|{re.escape(STOPPED)}"
 )
 
 
