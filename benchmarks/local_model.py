@@ -180,7 +180,7 @@ def spoken_for(address: str, clerk: Clerk, *, max_tokens: int) -> SpokenFor:
 
 
 def desk_tools(more: int = 0, *, seconds: float = 0.0) -> list[BaseTool]:
-    """Return the two look-ups of the desk, and so many tools that nobody needs.
+    """Return the two look-ups of the desk, and other tools that its requests do not need.
 
     Args:
         more: number of other tools.

@@ -59,7 +59,7 @@ class Declarations:
         return spec.name in self._names or (spec.read_only is not False and self._matched(spec.name))
 
     def unknown(self, tools: Collection[str]) -> list[str]:
-        """Return the names and patterns that fit none of the tools; nothing as long as no tool is known."""
+        """Return the names and patterns without a matching tool; an empty list before any tool is known."""
         if not tools:
             return []
         unmatched = [pattern for pattern in self._patterns if not any(fnmatchcase(name, pattern) for name in tools)]
@@ -68,7 +68,7 @@ class Declarations:
     def lines(self, specs: Mapping[str, ToolSpec], *, whole: bool) -> Iterator[tuple[int, str]]:
         """Yield lines for the log with their levels, given the tools with all their marks.
 
-        Unless these are the `whole` set of tools, another agent may have a tool that none of these is.
+        If these are not the `whole` set, another agent may have further tools: the lines are then milder.
         """
         if not specs:
             return

@@ -139,7 +139,8 @@ KEEP_RUNS: Final = (
 class Method(SharedByCopies):
     """One idea on a memory. Override what you need; every default does nothing.
 
-    `ended`, `judged`, `close`, `report` and `problems` run without the lock, and an error in one of them stops nobody.
+    `ended`, `judged`, `close`, `report` and `problems` run without the lock; an error in one method does not keep
+    the others from running.
     An error in `forget` reaches the caller once everybody else has deleted their data.
 
     Attributes:

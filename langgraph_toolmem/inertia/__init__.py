@@ -169,7 +169,7 @@ class Inertia(Method):
             messages: the history, as `ToolMemory.observe` takes it.
             policy: when to act. Defaults to the method's own.
             user_id: the user of the run.
-            system: the whole system prompt that the model will see. None: nobody knows it, and no value comes from it.
+            system: the whole system prompt that the model will see. None: it is unknown and gives no value.
             context: the run's context, as `ToolMemory.observe` takes it.
 
         Returns:

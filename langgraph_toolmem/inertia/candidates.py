@@ -60,7 +60,7 @@ class Filled(NamedTuple):
 
 
 UNDECIDED: Final = Filled(ABSENT, 0.0, "")
-"""Stands for a value that the record does not tell: the model is asked."""
+"""In place of a value that the record cannot give: the model is asked."""
 Filling = Mapping[str, Filled]
 """Parameter -> its value, ABSENT for an optional one that is best left out."""
 

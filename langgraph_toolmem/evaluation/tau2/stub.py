@@ -232,7 +232,7 @@ class _Shown:
                 fits = message.status == "error" or _is_about(args, message.text)
                 self._results.setdefault((name, canonical(args)), []).append((message.text, fits))
             text = str(message.content)
-            if FRAME in text:  # for some models a hint stands in the system message, behind the policy
+            if FRAME in text:  # for some models a hint is in the system message, behind the policy
                 self.hint = text[text.index(FRAME) + len(FRAME) :]
 
     def has(self, name: str, args: str) -> bool:
