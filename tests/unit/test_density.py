@@ -1,0 +1,151 @@
+"""A ratchet for how densely the package is written: each figure may only get better.
+
+httpx, starlette, structlog and langgraph have 2 to 9 comprehensions and 2 to 9 conditional expressions per 1,000
+lines, and comments on 4 to 5 % of their lines. After a change that lowers a figure, lower its limit here.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import langgraph_toolmem
+
+ROOT = Path(langgraph_toolmem.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+PER_1_000_LINES = {
+    "comprehensions": 38.0,
+    "conditional expressions": 25.0,
+    "lambdas": 5.5,
+    "constants": 23.0,
+}
+LEAST_COMMENTS_PERCENT = 1.5
+MOST_COMPLEX = 15
+"""A function with more branches than this is read twice."""
+MOST_COMPLEX_FUNCTIONS = 59
+MOST_SHARED_CLASS_NAMES = 25
+
+COMPREHENSIONS = (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BRANCHES = (
+    ast.If,
+    ast.For,
+    ast.While,
+    ast.ExceptHandler,
+    ast.IfExp,
+    ast.comprehension,
+    ast.Assert,
+    ast.With,
+)
+
+
+@cache
+def sources() -> list[tuple[Path, str, ast.Module]]:
+    read = []
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        read.append((path, text, ast.parse(text)))
+    return read
+
+
+@cache
+def counts() -> Counter[str]:
+    total: Counter[str] = Counter()
+    for _, text, tree in sources():
+        total["lines"] += text.count("\n")
+        total["comments"] += comments(text)
+        total["constants"] += constants(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, COMPREHENSIONS):
+                total["comprehensions"] += 1
+            elif isinstance(node, ast.IfExp):
+                total["conditional expressions"] += 1
+            elif isinstance(node, ast.Lambda):
+                total["lambdas"] += 1
+    return total
+
+
+def comments(text: str) -> int:
+    """Count the comments that say something to a reader."""
+    number = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for_tools = "noqa" in token.string or "type: ignore" in token.string
+        if token.type == tokenize.COMMENT and not for_tools:
+            number += 1
+    return number
+
+
+def constants(tree: ast.Module) -> int:
+    """Count the constants of a module and of its classes."""
+    number = 0
+    bodies = [tree.body]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bodies.append(node.body)
+    for body in bodies:
+        for statement in body:
+            for target in targets(statement):
+                type_variable = len(target.id) == 1
+                if target.id.isupper() and not type_variable:
+                    number += 1
+    return number
+
+
+def targets(statement: ast.stmt) -> list[ast.Name]:
+    if isinstance(statement, ast.AnnAssign):
+        assigned: list[ast.expr] = [statement.target]
+    elif isinstance(statement, ast.Assign):
+        assigned = statement.targets
+    else:
+        assigned = []
+    return [target for target in assigned if isinstance(target, ast.Name)]
+
+
+def complexity(function: ast.AST) -> int:
+    number = 1
+    for node in ast.walk(function):
+        if isinstance(node, BRANCHES):
+            number += 1
+        elif isinstance(node, ast.BoolOp):
+            number += len(node.values) - 1
+    return number
+
+
+@pytest.mark.parametrize("kind", PER_1_000_LINES)
+def test_density_does_not_grow(kind: str) -> None:
+    total = counts()
+    assert 1000 * total[kind] / total["lines"] <= PER_1_000_LINES[kind]
+
+
+def test_comments_do_not_get_fewer() -> None:
+    total = counts()
+    assert 100 * total["comments"] / total["lines"] >= LEAST_COMMENTS_PERCENT
+
+
+def test_complex_functions_do_not_get_more() -> None:
+    complex_ones = []
+    for path, _, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, FUNCTIONS) and complexity(node) > MOST_COMPLEX:
+                complex_ones.append(f"{path.relative_to(ROOT)}: {node.name} has {complexity(node)}")
+    assert len(complex_ones) <= MOST_COMPLEX_FUNCTIONS, "\n".join(complex_ones)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path, _, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    shared = {}
+    for name, where in places.items():
+        if len(where) > 1:
+            shared[name] = where
+    assert len(shared) <= MOST_SHARED_CLASS_NAMES, shared
