@@ -204,10 +204,12 @@ class Lifecycle:
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)
-            before = None if found is None else self._core.executions.executions.get(found[1].key)
-            if found is None or before is None or before.over:
+            if found is None:
                 return 0
-            self._core.executions.saw(found[1].key, replace(before, over=True))
+            before = self._core.executions.executions.get(found.step.key)
+            if before is None or before.over:
+                return 0
+            self._core.executions.saw(found.step.key, replace(before, over=True))
             return self._learn_settled(messages, thread_id, user)
 
     def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:

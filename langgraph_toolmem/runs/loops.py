@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
@@ -43,10 +43,6 @@ UNLIKE: Final = 5
 """The same of calls that differ otherwise: somebody looks for something."""
 OF_A_LIST: Final = 25
 """The same where the next call is about something that was named before: somebody goes through a list."""
-LOOKED_AT: Final = 2_000
-"""Characters of a result that are compared."""
-MOST_VALUES: Final = 200
-"""Values in a call's arguments that are looked for in its result."""
 
 _VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?[.\d]*(?:z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d[.\d]*"
@@ -60,12 +56,23 @@ _RUNNING = re.compile(
     r"\b(?:pending|queued|running|processing|waiting|building|starting|scheduled|in[ _-]progress"
     r"|not (?:yet )?(?:ready|done|finished|complete))"
 )
-_RUNNING_CHARS: Final = 200
-_NO_SUCH_TOOL: Final = "is not a valid tool"
+_SHORT: Final = 200
+"""Characters of a result that says no more than that something is under way, or that there is nothing."""
 _DIGITS = re.compile(r"\d+")
 
-Outcome = tuple[str, str]
-"""Status of a call, and its result as far as it is compared."""
+
+class Outcome(NamedTuple):
+    """Status of a call, and its result as far as it is compared."""
+
+    status: str
+    result: str
+
+
+class _Key(NamedTuple):
+    """Tool and arguments of a call: equal for calls that are the same."""
+
+    tool: str
+    args: str
 
 
 @dataclass(slots=True)
@@ -77,9 +84,15 @@ class _Fruitless:
     """The latest of them that differ from one another in small things only."""
 
     def add(self, call: ExecutedCall) -> None:
-        near = bool(self.calls) and _near(self.calls[-1].args, call.args)
-        self.alike = self.alike + 1 if near else 1
+        if self.calls and _near(self.calls[-1].args, call.args):
+            self.alike += 1
+        else:
+            self.alike = 1
         self.calls.append(call)
+
+
+def _is_never_declared(_tool: str) -> bool:
+    return False
 
 
 class LoopWatch:
@@ -89,9 +102,9 @@ class LoopWatch:
         reads: returns True for a tool that is declared to read only.
     """
 
-    def __init__(self, run: Run, *, reads: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(self, run: Run, *, reads: Callable[[str], bool] = _is_never_declared) -> None:
         self._reads = reads
-        self._outcomes: dict[tuple[str, str], Outcome] = {}
+        self._outcomes: dict[_Key, Outcome] = {}
         self._results: dict[str, set[str]] = {}
         self.notes = 0
         self._start_over()
@@ -100,9 +113,9 @@ class LoopWatch:
                 self._follow(step)
 
     def _start_over(self) -> None:
-        """Something new came."""
-        self._equal: dict[tuple[str, str], int] = {}
-        self._fruitless: dict[Outcome, _Fruitless] = {}
+        """Forget the repetitions: something new came."""
+        self._equal: dict[_Key, int] = {}
+        self._fruitless: dict[tuple[str, str], _Fruitless] = {}
         self._latest_of: dict[str, _Fruitless] = {}
         self._repeated = 0
         self.notes = 0
@@ -116,10 +129,10 @@ class LoopWatch:
         if call.review:  # a person stepped in
             self._start_over()
             return
-        key, kind = (call.tool, canon_args(call.args)), _masked(call)
+        key, kind = _Key(call.tool, canon_args(call.args)), _masked(call)
         is_nothing = call.status != "ok" or _is_empty(call.output, call.args)
         # "no rows (13 of 13)" and "no rows (12 of 12)" are equal; of a result that says something each number counts
-        outcome = (call.status, kind if is_nothing else comparable(call.output))
+        outcome = Outcome(call.status, kind if is_nothing else comparable(call.output))
         if self._outcomes.get(key) == outcome:
             self._equal[key] = self._equal.get(key, 1) + 1
             self._repeated += 1
@@ -128,11 +141,14 @@ class LoopWatch:
         self._outcomes[key] = outcome
         results = self._results.setdefault(call.tool, set())
         if not is_nothing and self._reads(call.tool):
-            is_nothing = outcome[1] in results
+            is_nothing = outcome.result in results
         if made_before or not is_nothing:
             self._start_over()
-            results.add(outcome[1])
-            return
+            results.add(outcome.result)
+        else:
+            self._note_fruitless(call, kind)
+
+    def _note_fruitless(self, call: ExecutedCall, kind: str) -> None:
         self._repeated = 0
         group = self._fruitless.setdefault((call.tool, kind), _Fruitless())
         group.add(call)
@@ -148,44 +164,56 @@ class LoopWatch:
             said: texts of users and tools before it, where a new argument may come from.
         """
         args = readable(dict(args))
-        if any(map(is_unread, args.values())):
+        if any(is_unread(value) for value in args.values()):
             return ""  # of a large value not all is compared
-        key = (tool, canon_args(args))
-        made_before = key in self._outcomes
-        reason = self._equal_again(key) if made_before else ""
+        key = _Key(tool, canon_args(args))
         group = self._latest_of.get(tool)
-        if reason or group is None:
-            return reason
-        if made_before:
-            return _nothing_from(group) if len(group.calls) >= ALIKE else ""
+        if key in self._outcomes:
+            return self._made_again(key, group)
+        if group is None:
+            return ""
         return self._nothing_again(group, args, said)
 
-    def _equal_again(self, key: tuple[str, str]) -> str:
-        status, result = self._outcomes[key]
-        times, most = self._equal.get(key, 1), EQUAL
-        if _RUNNING.search(result[:_RUNNING_CHARS]) and status == "ok":
-            most = EQUAL_RUNNING
-        elif _PASSING.search(result):
-            most = EQUAL_PASSING
+    def _made_again(self, key: _Key, group: _Fruitless | None) -> str:
+        reason = self._equal_again(key)
+        if not reason and group is not None and len(group.calls) >= ALIKE:
+            return _nothing_from(group)
+        return reason
+
+    def _equal_again(self, key: _Key) -> str:
+        outcome, times = self._outcomes[key], self._equal.get(key, 1)
+        most = _most_equal(outcome)
         if times >= most:
-            return f"{key[0]} was called {times} times with the same arguments and gave the same result"
+            return f"{key.tool} was called {times} times with the same arguments and gave the same result"
         if most == EQUAL and self._repeated >= ROUND:
-            return f"the last {self._repeated} calls repeated earlier ones and gave the same results; so does {key[0]}"
+            return (
+                f"the last {self._repeated} calls repeated earlier ones and gave the same results; so does {key.tool}"
+            )
         return ""
 
     def _nothing_again(self, group: _Fruitless, args: Mapping[str, Any], said: Iterable[str]) -> str:
         last = group.calls[-1]
         times = len(group.calls)
-        unknown = last.status == "rejected" and _NO_SUCH_TOOL in str(last.output)
-        if last.status == "rejected" and not unknown and _shapes(last.args) != _shapes(args):
+        is_rejected = last.status == "rejected"
+        if is_rejected and "is not a valid tool" in str(last.output):
+            return _nothing_from(group) if times >= ALIKE else ""  # no argument makes a tool exist
+        if is_rejected and _shapes(last.args) != _shapes(args):
             return ""  # the schema refused a text, and now a number comes
-        near = group.alike >= ALIKE and _near(last.args, args)
-        most = ALIKE if unknown or near else UNLIKE
-        if times < most:
+        is_alike = group.alike >= ALIKE and _near(last.args, args)
+        if times < (ALIKE if is_alike else UNLIKE):
             return ""
-        if times < OF_A_LIST and not unknown and _names_something(args, last.args, said):
+        if times < OF_A_LIST and _names_something(args, last.args, said):
             return ""
         return _nothing_from(group)
+
+
+def _most_equal(outcome: Outcome) -> int:
+    """Return the number of equal results from which a call is not worth making again."""
+    if outcome.status == "ok" and _RUNNING.search(outcome.result[:_SHORT]):
+        return EQUAL_RUNNING
+    if _PASSING.search(outcome.result):
+        return EQUAL_PASSING
+    return EQUAL
 
 
 def _nothing_from(group: _Fruitless) -> str:
@@ -219,8 +247,10 @@ def texts_before(messages: Sequence[Any]) -> Iterator[str]:
 
 
 def _text(output: Any) -> str:
-    text = output if isinstance(output, str) else json.dumps(output, sort_keys=True, default=str, ensure_ascii=False)
-    return text[:LOOKED_AT].casefold()
+    if not isinstance(output, str):
+        output = json.dumps(output, sort_keys=True, default=str, ensure_ascii=False)
+    compared: str = output[:2_000]
+    return compared.casefold()
 
 
 def comparable(output: Any) -> str:
@@ -231,11 +261,9 @@ def comparable(output: Any) -> str:
 def _masked(call: ExecutedCall) -> str:
     """Return the kind of a result: without its arguments and numbers."""
     text = comparable(call.output)
-    values: set[str] = set()
-    for value in islice(_leaves(call.args), MOST_VALUES):
-        if 0 < len(value) <= LOOKED_AT:
-            values.add(value.casefold())
-    for value in sorted(values, key=len, reverse=True):
+    # At most 200 values are replaced: each costs a pass through the text, and a list in the arguments may be long.
+    values = {value.casefold() for value in islice(_leaves(call.args), 200)} - {""}
+    for value in sorted(values, key=len, reverse=True):  # a value may be part of a longer one
         text = text.replace(value, "·")
     return " ".join(_DIGITS.sub("0", text).split())
 
@@ -243,13 +271,25 @@ def _masked(call: ExecutedCall) -> str:
 def _is_empty(output: Any, args: Mapping[str, Any]) -> bool:
     """Return True if a result says that there is nothing."""
     if isinstance(output, str):
-        said = words(output[:_RUNNING_CHARS])
-        return not said or (len(output) <= _RUNNING_CHARS and not DENYING.isdisjoint(said)) or said[0] == "0"
+        return _says_nothing(output)
     if isinstance(output, dict):
-        echoed = {*_leaves(args), "0", "1", "True", "False", "None", ""}
-        holds_none = any(value in ([], {}, None, "") for value in output.values())
-        return not output or (holds_none and all(leaf in echoed for leaf in _leaves(output)))
+        return not output or _has_nothing_new(output, args)
     return output in ([], None, False, 0)
+
+
+def _says_nothing(text: str) -> bool:
+    said = words(text[:_SHORT])
+    if not said or said[0] == "0":
+        return True
+    return len(text) <= _SHORT and not DENYING.isdisjoint(said)
+
+
+def _has_nothing_new(output: Mapping[str, Any], args: Mapping[str, Any]) -> bool:
+    """Return True if an object has an empty field and its others repeat the arguments: ``{"q": "x", "rows": []}``."""
+    if not any(value in ([], {}, None, "") for value in output.values()):
+        return False
+    echoed = {*_leaves(args), "0", "1", "True", "False", "None", ""}
+    return echoed.issuperset(_leaves(output))
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -301,8 +341,13 @@ def _names_something(args: Mapping[str, Any], before: Mapping[str, Any], said: I
     A short number proves nothing: it is in many texts.
     """
     known = set(_leaves(before))
-    new = [value.casefold() for value in _leaves(args) if value not in known]
-    telling = [value for value in new if not (value.isdigit() and len(value) < 3) and len(value) > 1]
-    if not telling:
-        return False
-    return any(value in text.casefold() for text in said for value in telling)
+    telling = []
+    for value in _leaves(args):
+        is_short = len(value) < 3 if value.isdigit() else len(value) < 2
+        if value not in known and not is_short:
+            telling.append(value.casefold())
+    return bool(telling) and any(_names_one_of(telling, text.casefold()) for text in said)
+
+
+def _names_one_of(values: Iterable[str], text: str) -> bool:
+    return any(value in text for value in values)

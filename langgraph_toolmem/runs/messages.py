@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata
@@ -35,6 +35,7 @@ HOW = (
 
 
 def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
+    """Return the entries of a list of messages, or of a prompt; raise MessageError for anything else."""
     if isinstance(messages, (list, tuple)):
         return messages
     if isinstance(messages, PromptValue):
@@ -45,13 +46,15 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
 
 
 def describe(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"dict with keys {', '.join(map(repr, list(value)[:8])) or 'none'}"
-    return type(value).__name__
+    """Name the type of a value that is no message, and its first keys."""
+    if not isinstance(value, Mapping):
+        return type(value).__name__
+    keys = ", ".join([repr(key) for key in list(value)[:8]])
+    return f"dict with keys {keys or 'none'}"
 
 
 def message_of(entry: Any) -> BaseMessage:
-    """Convert one entry that is no message object yet; repairs what logs often get wrong."""
+    """Convert an entry that is no message object yet; repair what logs often get wrong."""
     if not isinstance(entry, dict):
         return convert_to_messages([entry])[0]
     fields = dict(entry)
@@ -59,19 +62,21 @@ def message_of(entry: Any) -> BaseMessage:
         fields = {**fields["data"], "type": fields.get("type")}
     role = fields.get("role", fields.get("type"))
     if isinstance(role, str) and role != "constructor":
-        content = fields.get("content")
-        if content is None:
-            fields["content"] = ""
-        elif role == "tool" and not _is_content(content):
-            fields["content"] = json.dumps(content, default=str)
+        _repair_content(fields, role)
     for name in ("additional_kwargs", "response_metadata", "tool_calls", "invalid_tool_calls"):
-        if fields.get(name, 0) is None:
+        if fields.get(name, 0) is None:  # OpenAI's client dumps null for what is not there
             del fields[name]
     if role in ("assistant", "ai"):
-        fields.pop("invalid_tool_calls", None)
-        if calls := _calls(fields.pop("tool_calls", ())):
-            fields["tool_calls"] = calls
+        _repair_calls(fields)
     return convert_to_messages([fields])[0]
+
+
+def _repair_content(fields: dict[str, Any], role: str) -> None:
+    content = fields.get("content")
+    if content is None:
+        fields["content"] = ""
+    elif role == "tool" and not _is_content(content):
+        fields["content"] = json.dumps(content, default=str)
 
 
 def _is_content(content: Any) -> bool:
@@ -80,22 +85,33 @@ def _is_content(content: Any) -> bool:
     return isinstance(content, str)
 
 
-def _calls(raw: Any) -> list[dict[str, Any]]:
-    """Return the calls of an assistant dict (OpenAI's or LangChain's form) whose arguments can be read."""
-    calls: list[dict[str, Any]] = []
-    for call in raw:
-        function = call.get("function") or call
-        name, args = function.get("name"), function.get("arguments", function.get("args"))
-        if isinstance(args, str):
-            try:
-                args = json.loads(args, strict=False) if args.strip() else {}
-            except (ValueError, RecursionError):
-                continue
-        if args is None:
-            args = {}
-        if isinstance(args, dict) and isinstance(name, str):
-            calls.append({"name": name, "args": args, "id": call.get("id"), "type": "tool_call"})
-    return calls
+def _repair_calls(fields: dict[str, Any]) -> None:
+    """Replace the calls of an assistant dict by those whose arguments can be read."""
+    fields.pop("invalid_tool_calls", None)
+    calls = []
+    for raw in fields.pop("tool_calls", ()):
+        call = _call_of(raw)
+        if call is not None:
+            calls.append(call)
+    if calls:
+        fields["tool_calls"] = calls
+
+
+def _call_of(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a call in LangChain's form, from OpenAI's or LangChain's; None if its arguments cannot be read."""
+    function = raw.get("function") or raw
+    name, args = function.get("name"), function.get("arguments", function.get("args"))
+    if isinstance(args, str):
+        try:
+            # Models write line breaks into the texts of their JSON, which only `strict=False` takes.
+            args = json.loads(args.strip() or "{}", strict=False)
+        except (ValueError, RecursionError):
+            return None
+    if args is None:
+        args = {}
+    if not isinstance(args, dict) or not isinstance(name, str):
+        return None
+    return {"name": name, "args": args, "id": raw.get("id"), "type": "tool_call"}
 
 
 # --- content ---
@@ -107,33 +123,43 @@ tool_use tool_call function_call json input_text output_text refusal search_resu
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 
 
-# Texts with which well-known components answer a call in place of the tool, or report its failure. They matter where
-# `status` is lost (OpenAI's logs) and where "error" stands on a call that nobody executed.
+class _KnownAnswer(NamedTuple):
+    """A text with which a well-known component answers a call in place of the tool, or reports its failure.
+
+    It matters where `status` is lost (OpenAI's logs) and where "error" stands on a call that nobody executed.
+    """
+
+    pattern: str
+    status: Status
+
+
 _RAISED = r"(?:Error: ToolException\(['\"])?"
-_KNOWN_ANSWERS: tuple[tuple[str, Status], ...] = (
-    (r"Error: .* is not a valid tool, try one of \[", "rejected"),  # ToolNode: unknown tool
+_KNOWN_ANSWERS = (
+    _KnownAnswer(r"Error: .* is not a valid tool, try one of \[", "rejected"),  # ToolNode: unknown tool
     # ToolNode: arguments refused by the schema (the longer form with handle_tool_errors=True)
-    (r"(?:Error: ToolInvocationError\(['\"])?Error invoking tool '.*' with kwargs ", "rejected"),
-    (r"Tool input validation error$", "rejected"),  # BaseTool(handle_validation_error=True)
-    (_RAISED + r"Input validation error: ", "rejected"),  # MCP server: arguments refused by the schema
-    (_RAISED + r"Error executing tool \S+: \d+ validation errors? for \S+Arguments\b", "rejected"),  # FastMCP: likewise
-    (re.escape(LOOP_NOTE), "rejected"),
-    (r"User rejected the tool call for `", "rejected"),  # HumanInTheLoopMiddleware: reject
-    (r"Note: a human reviewer replaced this tool call before it ran\.", "rejected"),  # edit, if `edited_call` cannot
-    (r"Tool call limit exceeded\. Do not ", "rejected"),  # ToolCallLimitMiddleware
-    (r"Execution stopped before this tool call could run ", "rejected"),  # the same with exit_behavior="end"
-    (r"Error: The `write_todos` tool should never be called multiple times in parallel", "rejected"),  # TodoList
-    (r"Tool call .* was cancelled - another message came in before ", "unanswered"),  # deepagents: dangling calls
-    (r"Error executing tool '.*' with kwargs ", "failed"),  # ToolNode
-    (r"Error: .*\n Please fix your mistakes\.$", "failed"),  # ToolNode(handle_tool_errors=True)
+    _KnownAnswer(r"(?:Error: ToolInvocationError\(['\"])?Error invoking tool '.*' with kwargs ", "rejected"),
+    _KnownAnswer(r"Tool input validation error$", "rejected"),  # BaseTool(handle_validation_error=True)
+    # MCP server: arguments refused by the schema
+    _KnownAnswer(_RAISED + r"Input validation error: ", "rejected"),
+    # FastMCP: likewise
+    _KnownAnswer(_RAISED + r"Error executing tool \S+: \d+ validation errors? for \S+Arguments\b", "rejected"),
+    _KnownAnswer(re.escape(LOOP_NOTE), "rejected"),
+    _KnownAnswer(r"User rejected the tool call for `", "rejected"),  # HumanInTheLoopMiddleware: reject
+    # HumanInTheLoopMiddleware: edit, where `edited_call` cannot read the notice
+    _KnownAnswer(r"Note: a human reviewer replaced this tool call before it ran\.", "rejected"),
+    _KnownAnswer(r"Tool call limit exceeded\. Do not ", "rejected"),  # ToolCallLimitMiddleware
+    # ToolCallLimitMiddleware(exit_behavior="end")
+    _KnownAnswer(r"Execution stopped before this tool call could run ", "rejected"),
+    # TodoListMiddleware
+    _KnownAnswer(r"Error: The `write_todos` tool should never be called multiple times in parallel", "rejected"),
+    # deepagents: dangling calls
+    _KnownAnswer(r"Tool call .* was cancelled - another message came in before ", "unanswered"),
+    _KnownAnswer(r"Error executing tool '.*' with kwargs ", "failed"),  # ToolNode
+    _KnownAnswer(r"Error: .*\n Please fix your mistakes\.$", "failed"),  # ToolNode(handle_tool_errors=True)
 )
-_KNOWN_ANSWER = re.compile("|".join(f"({pattern})" for pattern, _ in _KNOWN_ANSWERS), re.DOTALL)
-_KNOWN_STATUS = tuple(status for _, status in _KNOWN_ANSWERS)
+_KNOWN_ANSWER = re.compile("|".join([f"({known.pattern})" for known in _KNOWN_ANSWERS]), re.DOTALL)
+# Nearly every result begins otherwise, and the expression takes five times as long as a test of these starts.
 _KNOWN_STARTS = ("Error", "Tool ", "Input ", "User ", "Note: ", "Execution ")
-_KNOWN_CHARS = 4_000
-
-
-_HTTP_STATUS = re.compile(r"HTTP [1-5]\d\d\b")
 
 
 def text_of(content: Any, *, separator: str = "") -> str:
@@ -170,14 +196,9 @@ def output_of(content: Any) -> Any:
         return output_of_text(content)
     if not isinstance(content, Sequence):
         return ""
-    if content and all(isinstance(part, dict) and not _is_block(part) for part in content):
+    if _is_data(content):
         return list(content)
-    texts: list[str] = []
-    for part in content:
-        if isinstance(part, dict) and part.get("type") in (None, "json") and "json" in part:
-            texts.append(json.dumps(part["json"], default=str))
-        elif (text := _text_of_part(part)) is not None and not (texts and _HTTP_STATUS.match(text)):
-            texts.append(text[:MAX_READ])
+    texts = _texts_of_blocks(content)
     if len(texts) > 1:
         values = [output_of_text(text) for text in texts]
         if all(isinstance(value, (dict, list)) for value in values):
@@ -185,45 +206,86 @@ def output_of(content: Any) -> Any:
     return output_of_text("\n".join(texts))
 
 
+def _is_data(content: Sequence[Any]) -> bool:
+    for part in content:
+        if not isinstance(part, dict) or _is_block(part):
+            return False
+    return bool(content)
+
+
+def _texts_of_blocks(content: Sequence[Any]) -> list[str]:
+    texts: list[str] = []
+    for part in content:
+        if isinstance(part, dict) and part.get("type") in (None, "json") and "json" in part:
+            texts.append(json.dumps(part["json"], default=str))
+            continue
+        text = _text_of_part(part)
+        if text is None or (texts and _HTTP_STATUS.match(text)):
+            continue
+        texts.append(text[:MAX_READ])
+    return texts
+
+
+_HTTP_STATUS = re.compile(r"HTTP [1-5]\d\d\b")
+
+
 def output_of_text(text: str) -> Any:
     """Return the value of one text (see the module).
 
     Of a longer one the first MAX_READ characters are read: the values of a JSON text that end there.
     """
-    return _kept(text) if len(text) <= MAX_READ else _kept_head(text[:MAX_READ])
+    if len(text) <= MAX_READ:
+        return _kept(text)
+    return _kept_head(text[:MAX_READ])
 
 
 def status_of(content: Any, *, error: bool) -> Status:
     """Return the status of a call, by the known texts and by ``status="error"`` of the message."""
     text = text_of(content)
-    if text.startswith(_KNOWN_STARTS) and len(text) > _KNOWN_CHARS:
-        text = text[: _KNOWN_CHARS // 2] + text[-_KNOWN_CHARS // 2 :]
-    if text.startswith(_KNOWN_STARTS) and (found := _KNOWN_ANSWER.match(text)):
-        return _KNOWN_STATUS[(found.lastindex or 1) - 1]
+    if text.startswith(_KNOWN_STARTS):
+        if len(text) > 4_000:  # two of the texts are known by their end alone
+            text = text[:2_000] + text[-2_000:]
+        known = _KNOWN_ANSWER.match(text)
+        if known:
+            return _KNOWN_ANSWERS[(known.lastindex or 1) - 1].status
     return "failed" if error else "ok"
 
 
+@dataclass(frozen=True, slots=True)
+class EditedCall:
+    """A call that a person put in place of the model's, and its answer."""
+
+    tool: str
+    args: dict[str, Any]
+    answer: Any
+
+
 _EDITED = re.compile(r"Note: a human reviewer replaced this tool call before it ran\..*?Executed instead: ", re.DOTALL)
-_WITH_ARGUMENTS = " with arguments "
-_EDIT_ANSWER = "\n\nTool response:"
 
 
-def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
-    """Return tool, arguments and answer of a call that a person put in place of the model's, from
-    HumanInTheLoopMiddleware's notice; None if there is none."""
-    parts = content if isinstance(content, Sequence) and not isinstance(content, str) else [content]
-    head = _text_of_part(parts[0]) if parts else None
-    if head is None or not head.startswith("Note: ") or (found := _EDITED.match(head)) is None:
+def edited_call(content: Any) -> EditedCall | None:
+    """Return the call in HumanInTheLoopMiddleware's notice of an edit; None if there is no such notice.
+
+    The notice reads ``… Executed instead: TOOL with arguments JSON.``, then the answer.
+    """
+    is_list = isinstance(content, Sequence) and not isinstance(content, str)
+    head = _text_of_part(content[0] if is_list and content else content)
+    if head is None or not head.startswith("Note: "):
         return None
-    tool, mark, rest = head[found.end() :].partition(_WITH_ARGUMENTS)
+    notice = _EDITED.match(head)
+    if notice is None:
+        return None
+    tool, mark, rest = head[notice.end() :].partition(" with arguments ")
     try:
         args, end = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
     if not mark or not isinstance(args, dict) or not rest.startswith(".", end):
         return None
-    answer = rest[end + 1 :].removeprefix(_EDIT_ANSWER).removeprefix("\n")
-    return tool, args, answer if isinstance(content, str) else list(content[1:])
+    if is_list:
+        return EditedCall(tool, args, list(content[1:]))
+    answer = rest[end + 1 :].removeprefix("\n\nTool response:").removeprefix("\n")
+    return EditedCall(tool, args, answer)
 
 
 def was_refused_by_a_person(content: Any) -> bool:
@@ -279,37 +341,6 @@ def _parse(text: str) -> Any:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """An object or a list that is not closed yet, and the one around it."""
-
-    closing: str
-    around: _Open | None
-    depth: int
-
-
-def _parse_head(text: str) -> Any:
-    """Return the value of the beginning of a long text: of JSON what is complete there, with the rest left out."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return text
-    end, open_at_end, inner = 0, None, None
-    for sign in _SIGNS.finditer(text):
-        first = text[sign.start()]
-        if first in "{[":
-            depth = 1 if inner is None else inner.depth + 1
-            inner = _Open("}" if first == "{" else "]", inner, depth)
-        elif first in "}]":
-            inner = inner and inner.around
-        elif first == "," and inner is not None and inner.depth <= MAX_OPEN:  # all before it is complete
-            end, open_at_end = sign.start(), inner
-    closing = []
-    while open_at_end is not None:
-        closing.append(open_at_end.closing)
-        open_at_end = open_at_end.around
-    value = _parse(text[:end] + "".join(closing)) if end else None
-    return value if isinstance(value, (dict, list)) else text
-
-
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
@@ -322,16 +353,61 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
+# --- long outputs ---
+
 MAX_OPEN: Final = 64
 """Objects and lists around a value of a longer output; deeper ones are left out."""
 _SIGNS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 """Texts, so that the signs in them do not count, and the signs of JSON."""
-BYTES_A_CHARACTER: Final = 8
-"""Bytes of a text and its JSON value for each character of the text (measured on recorded outputs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An object or a list that is not closed yet, and the one around it."""
+
+    closing: str
+    around: _Open | None
+    depth: int
+
+
+def _opened(sign: str, around: _Open | None) -> _Open:
+    closing = "}" if sign == "{" else "]"
+    if around is None:
+        return _Open(closing, None, 1)
+    return _Open(closing, around, around.depth + 1)
+
+
+def _parse_head(text: str) -> Any:
+    """Return the value of the beginning of a long text: of JSON what is complete there, with the rest left out."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    value = _parse(_complete_part(text))
+    return value if isinstance(value, (dict, list)) else text
+
+
+def _complete_part(text: str) -> str:
+    """Return a JSON text up to its last comma that is not too deep, with the objects and lists around it closed."""
+    end = 0
+    open_at_end: _Open | None = None
+    inner: _Open | None = None
+    for match in _SIGNS.finditer(text):
+        sign = text[match.start()]
+        if sign in "{[":
+            inner = _opened(sign, inner)
+        elif sign in "}]":
+            inner = inner.around if inner is not None else None
+        elif sign == "," and inner is not None and inner.depth <= MAX_OPEN:  # all before it is complete
+            end, open_at_end = match.start(), inner
+    closing = ""
+    while open_at_end is not None:
+        closing += open_at_end.closing
+        open_at_end = open_at_end.around
+    return text[:end] + closing
 
 
 def _bytes_of_value(text: str) -> int:
-    return BYTES_A_CHARACTER * len(text)
+    """Return the bytes of a text and its JSON value: 8 for each character, measured on recorded outputs."""
+    return 8 * len(text)
 
 
 _kept = cached(mebibytes=32, weigh=_bytes_of_value)(_parse)

@@ -141,7 +141,8 @@ class Run:
     @property
     def digest(self) -> str:
         """Name of the current episode. It hides the thread's id, which may name a person."""
-        return (self.events[-1].episode if self.events else "") or digest("run", self.thread_id or self.scope)
+        episode = self.events[-1].episode if self.events else ""
+        return episode or digest("run", self.thread_id or self.scope)
 
     @property
     def scope(self) -> str:
@@ -150,7 +151,9 @@ class Run:
 
     def episodes(self) -> list[Run]:
         """Return the episodes of a thread in order, each with the events before it."""
-        return [*self.backwards()][::-1]
+        latest_first = list(self.backwards())
+        latest_first.reverse()
+        return latest_first
 
     def backwards(self) -> Iterator[Run]:
         """Yield the episodes of a thread from the latest to the first, each made when it is asked for."""
@@ -172,17 +175,25 @@ class Run:
     @property
     def request(self) -> str:
         """The user's messages of the current episode, one a line, without thanks and the like; "" if there are none."""
-        said = (event.text.strip() for event in self.current.events if isinstance(event, UserMessage))
-        texts = [text for text in said if text]
-        return "\n".join([text for text in texts if not asks_nothing(text)] or texts)
+        texts: list[str] = []
+        requests: list[str] = []
+        for event in self.current.events:
+            text = event.text.strip() if isinstance(event, UserMessage) else ""
+            if text:
+                texts.append(text)
+                if not asks_nothing(text):
+                    requests.append(text)
+        return "\n".join(requests or texts)
 
     @property
     def awaiting_model(self) -> bool:
         """True if the model moves next: no call is pending and it has not just answered in words."""
         if self.next_key is None:
             return False
-        last = self.events[-1] if self.events else None
-        return not (isinstance(last, Turn) and not last.steps)
+        if not self.events:
+            return True
+        last = self.events[-1]
+        return isinstance(last, UserMessage) or bool(last.steps)
 
 
 def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
@@ -190,18 +201,15 @@ def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
     texts = [event.text for event in before if isinstance(event, UserMessage)]
     if asks_nothing(text) or (texts and all(map(asks_nothing, texts))):
         return False
-    last = before[-1] if before else None
-    if not isinstance(last, Turn):
-        return last is None
+    if not before:
+        return True
+    last = before[-1]
+    if isinstance(last, UserMessage):  # it is unanswered
+        return False
     return bool(last.steps) or not replies(text, last.text, texts)
 
 
 # --- kinds of user messages; English, and a few words of other languages ---
-
-ABOUT_THE_SAME: Final = 0.3
-"""Share of a message's content words in the talk before it from which both have one topic."""
-LAST_WORDS: Final = 600
-"""Characters at the end of an answer that are searched for a question."""
 
 _MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
@@ -237,10 +245,10 @@ _STOP: Final = STOP_WORDS | word_set("one ones same first second third last othe
 
 def asks_nothing(text: str) -> bool:
     """Return True if a message only says thanks, yes or hello, or is a mark."""
-    left = _MARK.sub(" ", text).replace("’", "'")
-    if not left.strip() or is_small_talk(left, _SMALL):
+    unmarked = _MARK.sub(" ", text).replace("’", "'")
+    if not unmarked.strip() or is_small_talk(unmarked, _SMALL):
         return True
-    return bool(_THANKS.match(left)) and not _is_request(left)
+    return bool(_THANKS.match(unmarked)) and not _is_request(unmarked)
 
 
 def replies(text: str, answer: str, texts: Sequence[str]) -> bool:
@@ -249,28 +257,44 @@ def replies(text: str, answer: str, texts: Sequence[str]) -> bool:
         return False
     if _REPLIES.match(text) or not _is_request(text):
         return True
-    telling = _telling(text)
-    talk = set().union(*map(_telling, (*texts, answer)))
-    return not telling or len(telling & talk) / len(telling) >= ABOUT_THE_SAME
+    telling = _content_words(text)
+    if not telling:
+        return True
+    talk = _content_words("\n".join([*texts, answer]))
+    # Both have one topic if this share of the message's words was said before.
+    return len(telling & talk) / len(telling) >= 0.3
 
 
 def asks_back(answer: str) -> bool:
     """Return True if the end of an answer asks the user for something."""
-    last = _SENTENCE.findall(answer[-LAST_WORDS:])[-4:]
-    return any(
-        _WANTED.search(sentence) and ("would you like me to" in sentence.lower() or not _COURTESY.search(left))
-        for sentence in last
-        if (left := _BY_THE_WAY.sub("", sentence))
-    )
+    last_words = answer[-600:]
+    sentences = _SENTENCE.findall(last_words)
+    return any(_wants_a_reply(sentence) for sentence in sentences[-4:])
+
+
+def _wants_a_reply(sentence: str) -> bool:
+    if not _WANTED.search(sentence):
+        return False
+    # "Order 5 is on its way, or is there anything else?": the second half is courtesy alone
+    without_courtesy = _BY_THE_WAY.sub("", sentence)
+    if not without_courtesy:
+        return False
+    return "would you like me to" in sentence.lower() or not _COURTESY.search(without_courtesy)
 
 
 def _is_request(text: str) -> bool:
     if _ASKS.search(text):
         return True
-    return any((found := words(sentence)) and found[0] in ACTS for sentence in _SENTENCE.findall(text))
+    return any(_is_order(sentence) for sentence in _SENTENCE.findall(text))
 
 
-def _telling(text: str) -> set[str]:
+def _is_order(sentence: str) -> bool:
+    """Return True if a sentence begins with a verb that tools have."""
+    first_words = words(sentence)[:1]
+    return bool(first_words) and first_words[0] in ACTS
+
+
+def _content_words(text: str) -> set[str]:
     return {stem(word) for word in words(text) if word not in _STOP}
 
 

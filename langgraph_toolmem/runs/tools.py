@@ -38,9 +38,6 @@ from langgraph_toolmem.text.schema import compact
 
 logger = logging.getLogger("langgraph_toolmem.runs.tools")
 
-_HINTS = ("read_only", "destructive", "idempotent")
-_PROBLEM_CHARS = 300
-_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 # LangChain's schema of a `Tool` that wraps a function of one text.
 _ONE_TEXT: dict[str, Any] = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 
@@ -84,16 +81,19 @@ class ToolSpec:
     @functools.cached_property
     def properties(self) -> dict[str, dict[str, Any]]:
         """Parameter name to its schema, with an outermost local ``$ref`` resolved."""
-        return {
-            name: dict(self._resolved(schema)) if isinstance(schema, Mapping) else {}
-            for name, schema in self._resolved(self.parameters).get("properties", {}).items()
-        }
+        resolved: dict[str, dict[str, Any]] = {}
+        for name, schema in self._resolved(self.parameters).get("properties", {}).items():
+            # JSON schema also allows True for "any value".
+            resolved[name] = dict(self._resolved(schema)) if isinstance(schema, Mapping) else {}
+        return resolved
 
     @functools.cached_property
     def streams(self) -> bool:
         """True if an answer does not end: ``returns`` says ``"x-stream": true``, or the route is a watch."""
+        if self.returns is not None and self.returns.get("x-stream") is True:
+            return True
         route = route_of(self.route)
-        return (self.returns or {}).get("x-stream") is True or (route is not None and route.streams)
+        return route is not None and route.streams
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
@@ -107,10 +107,13 @@ class ToolSpec:
         """
         if not hasattr(args, "keys"):
             return f"arguments of {self.name} are {type(args).__name__}, not a mapping"
-        if missing := sorted(self.required - args.keys()):
+        missing = sorted(self.required - args.keys())
+        if missing:
             return f"missing parameter {missing[0]!r}"
-        if self.properties and (unknown := [name for name in args if name not in self.properties]):
-            return f"unknown parameter {unknown[0]!r}"
+        if self.properties:
+            for name in args:
+                if name not in self.properties:
+                    return f"unknown parameter {name!r}"
         return self.schema_problem(dict(args)) or self._model_problem(dict(args))
 
     def schema_problem(self, args: dict[str, Any]) -> str | None:
@@ -153,18 +156,28 @@ class ToolSpec:
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """Follow local ``$ref`` s from the outermost level of a schema; keys next to a ``$ref`` win."""
-        for _ in range(8):
+        for _ in range(8):  # references may form a circle
             reference = schema.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#"):
                 return schema
-            target: Any = self.parameters
-            for part in filter(None, reference[1:].split("/")):
-                part = part.replace("~1", "/").replace("~0", "~")
-                target = target.get(part) if isinstance(target, Mapping) else None
-            if not isinstance(target, Mapping):
+            target = self._target(reference)
+            if target is None:
                 return schema
-            schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+            nearby = dict(schema)
+            del nearby["$ref"]
+            schema = {**target, **nearby}
         return schema
+
+    def _target(self, reference: str) -> Mapping[str, Any] | None:
+        """Return the schema that a local JSON pointer names; None if there is none."""
+        target: Any = self.parameters
+        for part in reference[1:].split("/"):
+            if not part:
+                continue
+            if not isinstance(target, Mapping):
+                return None
+            target = target.get(part.replace("~1", "/").replace("~0", "~"))
+        return target if isinstance(target, Mapping) else None
 
 
 SideEffects: TypeAlias = Literal["reads", "changes", "destroys", "controls"]
@@ -204,12 +217,18 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
 def name_of(tool: Any) -> str | None:
     """Return the name of a tool in any form that a chat model takes; None for a provider's own tool."""
     if isinstance(tool, Mapping):
-        function = tool.get("function")
-        tool = function if isinstance(function, Mapping) else tool
-        found = tool.get("name")
+        name = _body_of(tool).get("name")
     else:
-        found = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-    return found if isinstance(found, str) and found else None
+        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+    if isinstance(name, str) and name:
+        return name
+    return None
+
+
+def _body_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a tool dict that has its name: OpenAI nests it below "function"."""
+    function = tool.get("function")
+    return function if isinstance(function, Mapping) else tool
 
 
 def _read(tool: Any, index: int) -> ToolSpec:
@@ -248,7 +267,9 @@ def _from_base_tool(tool: BaseTool) -> ToolSpec:
             parameters = _object_schema(schema.schema())
     declared = {**(getattr(tool, "extras", None) or {}), **(tool.metadata or {})}  # extras since langchain-core 1.2
     spec = _spec(tool.name, tool.description, parameters, declared, tool.tags, model)
-    return replace(spec, controls=True) if tool.return_direct or _returns_command(tool) else spec
+    if tool.return_direct or _returns_command(tool):
+        return replace(spec, controls=True)
+    return spec
 
 
 def _returns_command(tool: BaseTool) -> bool:
@@ -256,9 +277,12 @@ def _returns_command(tool: BaseTool) -> bool:
 
     A tuple (content and artifact) does not count: MCP adapters annotate one with a ``Command`` on any tool.
     """
-    ways = (getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun"))
-    returned = [str((getattr(way, "__annotations__", None) or {}).get("return", "")) for way in ways]
-    return any(re.search(r"\bCommand\b", text) and not re.match(r"(?i)(typing\.)?tuple\b", text) for text in returned)
+    for name in ("func", "coroutine", "_run", "_arun"):
+        annotations = getattr(getattr(tool, name, None), "__annotations__", None) or {}
+        returned = str(annotations.get("return", ""))
+        if re.search(r"\bCommand\b", returned) and not re.match(r"(?i)(typing\.)?tuple\b", returned):
+            return True
+    return False
 
 
 def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
@@ -266,7 +290,8 @@ def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
     own = tool.args_schema
     if not (isinstance(own, type) and issubclass(own, BaseModel)):
         return offered
-    return own if own.model_fields.keys() == offered.model_fields.keys() else offered
+    nothing_injected = own.model_fields.keys() == offered.model_fields.keys()
+    return own if nothing_injected else offered
 
 
 def _from_class(tool: type) -> ToolSpec:
@@ -277,6 +302,7 @@ def _from_class(tool: type) -> ToolSpec:
 
 
 def as_tool(function: Callable[..., Any]) -> BaseTool:
+    """Return a LangChain tool that calls a function; its docstring is the description."""
     name = getattr(function, "__name__", None) or type(function).__name__
     description = inspect.getdoc(function) or name
     if inspect.iscoroutinefunction(function):
@@ -286,12 +312,13 @@ def as_tool(function: Callable[..., Any]) -> BaseTool:
 
 def _from_mapping(tool: Mapping[str, Any]) -> ToolSpec:
     # OpenAI (nested or flat), Anthropic (``input_schema``) or MCP (``inputSchema``) form
-    inner = tool.get("function")
-    body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else tool
+    body = _body_of(tool)
     schema = _first(body, "parameters", "input_schema", "inputSchema")
-    parameters = _object_schema(_NO_PARAMETERS if schema is None else schema)
-    both = {**tool, **body}
-    return _spec(body.get("name"), body.get("description"), parameters, both, _first(both, "tags"), None)
+    if schema is None:
+        schema = {"type": "object", "properties": {}}
+    declared = {**tool, **body}
+    tags = _first(declared, "tags")
+    return _spec(body.get("name"), body.get("description"), _object_schema(schema), declared, tags, None)
 
 
 def _spec(
@@ -305,36 +332,75 @@ def _spec(
     if not isinstance(name, str) or not name:
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
     returns = _first(declared, "returns", "outputSchema", "output_schema")
-    tag_names = tuple(str(tag) for tag in tags or ())
-    texts: dict[str, Any] = {key: text for key in _TEXTS if isinstance(text := declared.get(key), str)}
+    tag_names = tuple([str(tag) for tag in tags or ()])
+    effects = _effects(declared, tag_names)
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
         parameters=parameters,
         returns=copy.deepcopy(dict(returns)) if isinstance(returns, Mapping) else None,
+        read_only=effects.read_only,
+        destructive=effects.destructive,
+        idempotent=effects.idempotent,
         tags=tag_names,
+        toolkit=_text(declared, "toolkit"),
+        category=_text(declared, "category"),
+        route=_text(declared, "route"),
         arguments_model=model,
-        **texts,
-        **_effects(declared, tag_names),  # type: ignore[arg-type]
     )
 
 
-def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool | None]:
-    nested = declared.get("annotations")
-    if isinstance(nested, BaseModel):
-        nested = nested.model_dump()
+def _text(declared: Mapping[str, Any], key: str) -> str:
+    text = declared.get(key)
+    return text if isinstance(text, str) else ""
+
+
+# --- declared effects ---
+
+
+@dataclass(slots=True)
+class _Effects:
+    """Declared effects of a tool."""
+
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+
+
+def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> _Effects:
+    """Return the effects by tags and keys, then by MCP's annotations (see the module)."""
+    annotations = declared.get("annotations")
+    if isinstance(annotations, BaseModel):
+        annotations = annotations.model_dump()
     # langchain-mcp-adapters puts the annotations flat into the metadata, MCP itself below "annotations".
-    places = (nested, declared) if isinstance(nested, Mapping) else (declared,)
-    tagged = {_plain(tag) for tag in tags}
-    own = {effect: True if _plain(effect) in tagged else _flag(places, effect) for effect in _HINTS}
-    hints = {effect: _flag(places, f"{effect}_hint") for effect in _HINTS}
-    known = {effect: hints[effect] if word is None else word for effect, word in own.items()}
-    hint, writes = hints["destructive"], hints["read_only"] is False or hints["idempotent"] is not None
-    if own["destructive"] is None and known["read_only"]:
-        known["destructive"] = None if hint is None else False
-    elif own["destructive"] is None:
-        known["destructive"] = True if hint is None and writes else hint
-    return known
+    flags = _flags(declared)
+    if isinstance(annotations, Mapping):
+        flags = {**flags, **_flags(annotations)}
+    for tag in tags:
+        effect = _plain(tag)
+        if effect in ("readonly", "destructive", "idempotent"):
+            flags[effect] = True
+    hint = _Effects(flags.get("readonlyhint"), flags.get("destructivehint"), flags.get("idempotenthint"))
+    own = _Effects(flags.get("readonly"), flags.get("destructive"), flags.get("idempotent"))
+    effects = _Effects(
+        hint.read_only if own.read_only is None else own.read_only,
+        own.destructive,
+        hint.idempotent if own.idempotent is None else own.idempotent,
+    )
+    if effects.destructive is None:
+        effects.destructive = _destructive_by_hints(hint, reads=bool(effects.read_only))
+    return effects
+
+
+def _destructive_by_hints(hint: _Effects, *, reads: bool) -> bool | None:
+    """Return what MCP's annotations say: a writing tool without ``destructiveHint`` is destructive."""
+    if reads:
+        # servers that send all defaults send true here, where it has no meaning
+        return None if hint.destructive is None else False
+    writes = hint.read_only is False or hint.idempotent is not None
+    if hint.destructive is None and writes:
+        return True
+    return hint.destructive
 
 
 def _plain(name: str) -> str:
@@ -342,10 +408,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).lower()
 
 
-def _flag(places: Iterable[Mapping[str, Any]], name: str) -> bool | None:
-    """Return the first True or False under a key of this name; MCP's adapter puts None where nothing is declared."""
-    wanted, pairs = _plain(name), (pair for place in places for pair in place.items())
-    return next((value for key, value in pairs if isinstance(value, bool) and _plain(str(key)) == wanted), None)
+def _flags(declared: Mapping[str, Any]) -> dict[str, bool]:
+    """Return True and False values by plain key; MCP's adapter puts None where nothing is declared."""
+    flags: dict[str, bool] = {}
+    for key, value in declared.items():
+        if isinstance(value, bool):
+            flags.setdefault(_plain(str(key)), value)
+    return flags
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:
@@ -359,7 +428,7 @@ def _object_schema(schema: Any) -> dict[str, Any]:
     if not isinstance(copied.get("properties", {}), dict):
         raise TypeError("'properties' of its parameters is not a dict of JSON schemas")
     required = copied.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+    if not isinstance(required, list) or any(not isinstance(name, str) for name in required):
         raise TypeError("'required' of its parameters is not a list of names")
     if copied.get("type", "object") not in ("object", ["object"]):
         raise TypeError(f"its parameters are of JSON type {copied['type']!r}, not 'object'")
@@ -367,17 +436,25 @@ def _object_schema(schema: Any) -> dict[str, Any]:
 
 
 def _first(mapping: Mapping[str, Any], *keys: str) -> Any:
-    return next((mapping[key] for key in keys if mapping.get(key) is not None), None)
+    """Return the first value under one of the keys that is not None."""
+    for key in keys:
+        value = mapping.get(key)
+        if value is not None:
+            return value
+    return None
 
 
 def _where(path: Iterable[Any]) -> str:
     steps = [str(step) for step in path]
-    return f"parameter {'.'.join(steps)!r}" if steps else "arguments"
+    if not steps:
+        return "arguments"
+    return f"parameter {'.'.join(steps)!r}"
 
 
 def _line(text: str) -> str:
+    # A validator quotes the whole value; the line goes into logs and to the model.
     flat = " ".join(text.split())
-    return flat if len(flat) <= _PROBLEM_CHARS else flat[: _PROBLEM_CHARS - 1] + "…"
+    return flat if len(flat) <= 300 else flat[:299] + "…"
 
 
 def _describe(tool: Any) -> str:
@@ -393,8 +470,6 @@ def _no_network(uri: str) -> NoReturn:
 
 MAX_RETURNS: Final = 20_000
 """Characters of JSON above which the schema of a result is kept in brief: there may be thousands of tools."""
-_TEXTS: Final = ("toolkit", "category", "route")
-_NOTHING: Final[tuple[Any, ...]] = (None, "", [])
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
 _GRAVE: Final = dict(zip(EFFECTS, (False, True, False, True), strict=True))
 """The more restrictive value of each effect."""
@@ -406,30 +481,60 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     A note has description and parameters always; result schema, effects, tags, toolkit and category if declared. A
     field that was declared before and is no longer is noted as empty.
     """
-    fields: dict[str, Any] = {name: getattr(spec, name) for name in (*_TEXTS, *EFFECTS)}
-    fields |= {"tags": list(spec.tags), "returns": spec.returns}
-    if spec.returns is not None and known.get("returns") != spec.returns:
-        try:
-            short = len(json.dumps(spec.returns)) <= MAX_RETURNS
-        except (TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept as it is
-            short = False
-        fields["returns"] = spec.returns if short else compact(spec.returns) or None
-    note = {"description": spec.description, "parameters": spec.parameters}
-    note |= {name: value for name, value in fields.items() if value not in _NOTHING or known.get(name) not in _NOTHING}
-    return note if any(name not in known or known[name] != value for name, value in note.items()) else {}
+    optional: dict[str, Any] = {
+        "toolkit": spec.toolkit,
+        "category": spec.category,
+        "route": spec.route,
+        "read_only": spec.read_only,
+        "destructive": spec.destructive,
+        "idempotent": spec.idempotent,
+        "controls": spec.controls,
+        "tags": list(spec.tags),
+        "returns": _kept_returns(spec, known),
+    }
+    note: dict[str, Any] = {"description": spec.description, "parameters": spec.parameters}
+    for name, value in optional.items():
+        was_declared = _is_declared(known.get(name))
+        if was_declared or _is_declared(value):
+            note[name] = value
+    for name, value in note.items():
+        if name not in known or known[name] != value:
+            return note
+    return {}
+
+
+def _is_declared(value: Any) -> bool:
+    return value is not None and value not in ("", [])
+
+
+def _kept_returns(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of a result: in brief if it is long, or no JSON and so cannot be kept as it is."""
+    if spec.returns is None or known.get("returns") == spec.returns:
+        return spec.returns
+    try:
+        is_short = len(json.dumps(spec.returns)) <= MAX_RETURNS
+    except (TypeError, ValueError, RecursionError):
+        is_short = False
+    return spec.returns if is_short else compact(spec.returns) or None
 
 
 def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
+    """Return the tool of a note; a field of the wrong type counts as not declared."""
     returns, tags = note.get("returns"), note.get("tags")
-    rest: dict[str, Any] = {field: str(note.get(field, "")) for field in _TEXTS}
-    rest |= {field: effect for field in EFFECTS if isinstance(effect := note.get(field), bool)}
+    effects: dict[str, Any] = {}
+    for effect in EFFECTS:
+        value = note.get(effect)
+        effects[effect] = value if isinstance(value, bool) else None
     return ToolSpec(
         name,
         str(note.get("description", "")),
         note["parameters"],
         returns=returns if isinstance(returns, dict) else None,
         tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
-        **rest,
+        toolkit=str(note.get("toolkit", "")),
+        category=str(note.get("category", "")),
+        route=str(note.get("route", "")),
+        **effects,
     )
 
 
@@ -448,27 +553,34 @@ def agreed(spec: ToolSpec, other: ToolSpec) -> ToolSpec:
     marks: dict[str, Any] = {}
     for effect, grave in _GRAVE.items():
         own, theirs = getattr(spec, effect), getattr(other, effect)
-        if grave in (own, theirs):
-            marks[effect] = grave
+        if own is theirs:
+            marks[effect] = own
         else:
-            marks[effect] = own if own is theirs else None
+            marks[effect] = grave if grave in (own, theirs) else None
     return _remarked(spec, marks)
 
 
 def _remarked(spec: ToolSpec, marks: Mapping[str, Any]) -> ToolSpec:
-    same = all(getattr(spec, effect) is mark for effect, mark in marks.items())
-    return spec if same else replace(spec, **marks)
+    for effect, mark in marks.items():
+        if getattr(spec, effect) is not mark:
+            return replace(spec, **marks)
+    return spec
 
 
 def grave_marks(spec: ToolSpec) -> ToolSpec:
     """Return a tool with its restrictive marks alone: other programs must not lose them."""
-    marks: dict[str, Any] = {field: mark if getattr(spec, field) is mark else None for field, mark in _GRAVE.items()}
+    marks: dict[str, Any] = {}
+    for effect, grave in _GRAVE.items():
+        marks[effect] = grave if getattr(spec, effect) is grave else None
     return replace(spec, **marks)
 
 
 def without_choices(spec: ToolSpec) -> ToolSpec:
-    properties = {
-        name: {key: value for key, value in schema.items() if key not in ("enum", "const", "default", "examples")}
-        for name, schema in spec.properties.items()
-    }
+    """Return a tool whose parameters list no values."""
+    properties = {}
+    for name, schema in spec.properties.items():
+        kept = dict(schema)
+        for key in ("enum", "const", "default", "examples"):
+            kept.pop(key, None)
+        properties[name] = kept
     return replace(spec, parameters={**spec.parameters, "properties": properties})

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, takewhile
-from operator import add, is_, itemgetter
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import is_, itemgetter
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import (
@@ -28,6 +28,7 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
+    ToolCall,
     ToolMessage,
 )
 from langchain_core.prompt_values import PromptValue
@@ -72,9 +73,6 @@ _NOT_THE_MODEL = re.compile(
 )
 
 
-_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RuntimeError)
-
-
 def parse_run(messages: Iterable[Any] | PromptValue, *, thread_id: str | None = None) -> Run:
     """Read a history of messages.
 
@@ -86,38 +84,75 @@ def parse_run(messages: Iterable[Any] | PromptValue, *, thread_id: str | None = 
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    return read_on(None, list(entries_of(messages)), thread_id, {}, (), {}, {})[0]
+    return Reading(ThreadKnowledge(thread_id)).extend(list(entries_of(messages)))
+
+
+class KnownMessage(NamedTuple):
+    """A user message that was read before: its key and its episode."""
+
+    key: str
+    episode: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKnowledge:
+    """Facts about a thread that are not in its messages.
+
+    Attributes:
+        thread_id: id of the thread; None if the host does not name it.
+        executions: calls as recorders saw them, by the keys of their steps.
+        watched: keys of turns that a recorder watched. A failed call without an execution was never executed there.
+        episodes: episodes of the thread's user messages that were read before, by the messages' keys, in order.
+        heads: the user message before a call, by the call's id. Used where nobody names the thread.
+    """
+
+    thread_id: str | None = None
+    executions: Mapping[str, Execution] = field(default_factory=dict)
+    watched: Container[str] = ()
+    episodes: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[str, KnownMessage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
-    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it. `known` is the number
+    `reader` and `timeline` are never changed; `keys` are identities of the turns and steps in it. `known` is the number
     of user messages of the thread whose episodes were known: they are never changed, so more of them are looked at.
     """
 
     parts: _Parts
     reader: _Reader
-    events: _Events
+    timeline: _Timeline
     keys: set[str]
     known: int
 
-    def of(self, entries: list[Any], known: Mapping[str, str]) -> Prefix | None:
+    def of(self, entries: list[Any], episodes: Mapping[str, str]) -> Prefix | None:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
+        if len(episodes) != self.known and self._contradicts(episodes):
+            return None
         messages = self.parts.messages
-        if len(known) != self.known and any(known.get(key, it) != it for key, it in self.events.asked.items()):
-            return None
         head = entries[: len(messages)]
-        loaded = len(head) < len(messages) or not all(map(is_, head, messages))  # from a checkpoint, or edited
-        # Their fields are compared in C; a message's own `==` costs four times as much.
-        if (loaded and list(map(vars, head)) != self.parts.fields) or not self.parts.are_there():
+        is_same = len(head) == len(messages) and all(map(is_, head, messages))
+        if is_same:
+            return self if self.parts.are_there() else None
+        # A checkpointer loaded equal messages, or the host edited some. Their fields are compared in C: a message's
+        # own `==` costs four times as much.
+        if list(map(vars, head)) != self.parts.fields or not self.parts.are_there():
             return None
-        return replace(self, parts=_Parts.of(head), known=len(known)) if loaded else self
+        return replace(self, parts=_Parts.of(head), known=len(episodes))
+
+    def _contradicts(self, episodes: Mapping[str, str]) -> bool:
+        asked = self.timeline.asked
+        return any(episodes.get(key, episode) != episode for key, episode in asked.items())
 
 
-class _Parts(NamedTuple):
-    """The contents of some messages and the tool calls of the answers among them: each may be replaced in its place."""
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The contents of some messages and the tool calls of the answers among them: each may be replaced in its place.
+
+    The lists are built and compared in C, as every model call compares the whole thread once.
+    """
 
     messages: list[BaseMessage]
     fields: list[dict[str, Any]]
@@ -127,15 +162,23 @@ class _Parts(NamedTuple):
 
     @classmethod
     def of(cls, messages: list[BaseMessage]) -> _Parts:
-        fields, answers = list(map(vars, messages)), [vars(each) for each in messages if isinstance(each, AIMessage)]
+        fields = list(map(vars, messages))
+        answers = [vars(message) for message in messages if isinstance(message, AIMessage)]
         return cls(messages, fields, list(map(_content, fields)), answers, _calls_of(answers))
 
     def are_there(self) -> bool:
         """Return True if the messages have these very parts still."""
         return self.contents == list(map(_content, self.fields)) and self.calls == _calls_of(self.answers)
 
-    def and_of(self, messages: list[BaseMessage]) -> _Parts:
-        return _Parts(*map(add, self, _Parts.of(messages)))
+    def plus(self, messages: list[BaseMessage]) -> _Parts:
+        new = _Parts.of(messages)
+        return _Parts(
+            self.messages + new.messages,
+            self.fields + new.fields,
+            self.contents + new.contents,
+            self.answers + new.answers,
+            self.calls + new.calls,
+        )
 
 
 _content = itemgetter("content")
@@ -145,71 +188,105 @@ def _calls_of(answers: Iterable[dict[str, Any]]) -> list[Any]:
     return list(chain.from_iterable(map(itemgetter("tool_calls"), answers)))
 
 
-def read_on(
-    prefix: Prefix | None,
-    entries: list[Any],
-    thread_id: str | None,
-    executions: Mapping[str, Execution],
-    watched: Container[str],
-    known: Mapping[str, str],
-    heads: Mapping[str, tuple[str, str]],
-    *,
-    compared: bool = False,
-) -> tuple[Run, Prefix | None]:
-    """Read a history of which a prefix may have been read before (`compared`: it is known to begin with it).
+class Reading:
+    """One reading of a thread's history, of which a prefix may have been read before.
 
-    `known` are user messages of the thread that were read before, with their episodes, in order.
-    `executions` is what recorders saw, by the keys of steps. `watched` are turns that a recorder watched: a failed call
-    without an execution was never executed there. `heads` has the user message before a call, and its episode, by the
-    call's id, where nobody names the thread.
+    Args:
+        thread: facts about the thread that are not in its messages.
+        prefix: the part that was read before. The history must begin with it (`Prefix.of`).
 
-    Returns:
-        The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
-        there is none: the head of the history is missing, or no model answered in it.
+    Attributes:
+        prefix: after `extend`, the prefix that the next reading may begin with. None if there is none: the head of the
+            history is missing, or no model answered in it.
     """
-    prefix = prefix if prefix is None or compared else prefix.of(entries, known)
-    reader = _Reader(thread_id, "") if prefix is None else prefix.reader.copy()
-    start = 0 if prefix is None else len(prefix.parts.messages)
-    last = next((i for i in range(len(entries) - 1, start, -1) if isinstance(entries[i], AIMessage)), None)
-    before, changed = None, len(entries)
-    for index in range(start, len(entries)):
-        if index == last:
-            changed, before = reader.changed, reader.copy()
-            reader.changed = len(entries)
-        _read(reader, entries, index)
-    found, head = known, None
-    if prefix is None and (known or heads) and (head := reader.head(known, heads)):
-        found = {head[0]: head[1], **known}
-        reader, before = _Reader(thread_id, head[0]), None
-        for index in range(len(entries)):
+
+    def __init__(self, thread: ThreadKnowledge, prefix: Prefix | None = None) -> None:
+        self.prefix = prefix
+        self._thread = thread
+        self._reader = _Reader(thread.thread_id, "") if prefix is None else prefix.reader.copy()
+        self._before: _Reader | None = None  # the reader as it was before the latest answer
+        self._first_changed = sys.maxsize  # the first event that a message before the latest answer changed
+
+    def extend(self, entries: list[Any]) -> Run:
+        """Read a history; return a run that is equal to one read from the beginning."""
+        start = 0 if self.prefix is None else len(self.prefix.parts.messages)
+        latest = _latest_answer(entries, start)
+        self._read_both_sides(entries, start, latest)
+        episodes = self._thread.episodes
+        head = self._missing_head()
+        if head is not None:
+            episodes = {head.key: head.episode, **episodes}
+            self._read_again_after(head, entries)
+        timeline = self._timeline(episodes)
+        if self._before is not None:
+            self._keep_prefix(self._before, entries[start:latest], timeline)
+        timeline.extend(self._reader, len(self._reader.events), self._thread)
+        return self._reader.run(timeline)
+
+    def _read_both_sides(self, entries: list[Any], start: int, latest: int | None) -> None:
+        """Read the new messages, and keep the reader as it was before the latest answer."""
+        reader = self._reader
+        for index in range(start, len(entries)):
+            if index == latest:
+                self._first_changed = reader.changed
+                self._before = reader.copy()
+                reader.changed = sys.maxsize
             _read(reader, entries, index)
-    if prefix is None or min(changed, reader.changed) < prefix.events.read:  # an answer that came late
-        events = _Events(found, reader.user_before)
-    else:
-        events = prefix.events.copy(found)
-    after = prefix
-    new = entries[start:last]
-    # True if nothing before the latest model turn can change
-    settled = before and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
-    if before and settled and not reader.truncated and all(isinstance(each, BaseMessage) for each in new):
-        events.take(reader, len(before.events), executions, watched)
-        kept = _NOTHING if prefix is None else prefix
-        keys = set[str]() if prefix is None else kept.keys
-        for turn in events.new:
-            if isinstance(turn, Turn):
-                keys.update((turn.key, *(step.key for step in turn.steps)))
-        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys, len(known))
-    events.take(reader, len(reader.events), executions, watched)
-    return reader.run(events), after
+
+    def _missing_head(self) -> KnownMessage | None:
+        if self.prefix is not None or not (self._thread.episodes or self._thread.heads):
+            return None
+        return self._reader.missing_head(self._thread)
+
+    def _read_again_after(self, head: KnownMessage, entries: list[Any]) -> None:
+        self._reader = _Reader(self._thread.thread_id, head.key)
+        self._before = None
+        for index in range(len(entries)):
+            _read(self._reader, entries, index)
+
+    def _timeline(self, episodes: Mapping[str, str]) -> _Timeline:
+        """Return the timeline of the prefix; an empty one where an answer that came late changed an event in it."""
+        first_changed = min(self._first_changed, self._reader.changed)
+        if self.prefix is None or first_changed < self.prefix.timeline.read:
+            return _Timeline(episodes, self._reader.user_before)
+        return self.prefix.timeline.copy(episodes)
+
+    def _keep_prefix(self, before: _Reader, new: list[Any], timeline: _Timeline) -> None:
+        """Let the prefix end before the latest answer, if nothing there can change any more."""
+        reader = self._reader
+        answer_is_event = len(before.events) < len(reader.events)
+        if not answer_is_event or reader.changed < len(before.events) or reader.truncated:
+            return
+        for message in new:
+            if not isinstance(message, BaseMessage):
+                return
+        if self.prefix is None:
+            parts, keys = _Parts.of(new), set[str]()
+        else:
+            parts, keys = self.prefix.parts.plus(new), self.prefix.keys
+        timeline.extend(reader, len(before.events), self._thread)
+        for event in timeline.new:
+            if isinstance(event, Turn):
+                keys.add(event.key)
+                keys.update([step.key for step in event.steps])
+        self.prefix = Prefix(parts, before, timeline.copy({}), keys, len(self._thread.episodes))
+
+
+def _latest_answer(entries: Sequence[Any], start: int) -> int | None:
+    """Return the index of the latest answer of the model after `start`."""
+    for index in range(len(entries) - 1, start, -1):
+        if isinstance(entries[index], AIMessage):
+            return index
+    return None
 
 
 def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:
-    message = entries[index]
+    entry = entries[index]
     try:
-        reader.read(message if isinstance(message, BaseMessage) else message_of(message))
-    except _UNREADABLE as error:
+        reader.read(entry if isinstance(entry, BaseMessage) else message_of(entry))
+    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
+        raise MessageError(f"messages[{index}] ({describe(entry)}): {reason[:300]}. {HOW}") from error
 
 
 class _Call(NamedTuple):
@@ -217,22 +294,46 @@ class _Call(NamedTuple):
     answered: bool = False
 
 
+class _Place(NamedTuple):
+    """The place of a call: its draft among the events, and its position in the draft."""
+
+    event: int
+    position: int
+
+
+class _Tokens(NamedTuple):
+    """Usage of model calls; 0 if unknown."""
+
+    sent: int = 0
+    received: int = 0
+    cached: int = 0
+
+    def plus(self, turn: Turn) -> _Tokens:
+        return _Tokens(
+            self.sent + turn.input_tokens, self.received + turn.output_tokens, self.cached + turn.cached_tokens
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Draft:
+    """A model turn while answers to its calls may come."""
+
     text: str
     chosen_by: Chooser
     key: str
-    tokens: tuple[int, int, int] = (0, 0, 0)
+    tokens: _Tokens
     identity: str = ""  # identity of the message itself, if it makes no calls
     calls: tuple[_Call, ...] = ()
 
     def position(self) -> str:
-        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.identity
+        if not self.calls:
+            return self.identity
+        return digest("calls", *[call.step.key for call in self.calls])
 
     @property
     def stays(self) -> bool:
         """True if it called only the memory's own tools: the run is where it was before."""
-        return bool(self.calls) and all(call.step.tool in OWN_TOOLS for call in self.calls)
+        return bool(self.calls) and OWN_TOOLS.issuperset([call.step.tool for call in self.calls])
 
 
 class _Reader:
@@ -244,10 +345,10 @@ class _Reader:
     def __init__(self, thread_id: str | None, head: str) -> None:
         self._thread_id = thread_id
         self.user_before = self._asked = head  # the user message before the first event, and the latest one
-        self._scope = digest("run", thread_id) if thread_id is not None else ""
+        self._scope = "" if thread_id is None else digest("run", thread_id)
         self.events: list[UserMessage | _Draft] = []
         self.changed = sys.maxsize
-        self._pending: dict[str, tuple[tuple[int, int], ...]] = {}  # call id -> places of calls without an answer
+        self._pending: dict[str, tuple[_Place, ...]] = {}  # call id -> places of calls without an answer
         self._seen: dict[tuple[str, ...], int] = {}
         self.truncated = False
         self._headless = True  # no user message, model turn or summary so far
@@ -269,14 +370,11 @@ class _Reader:
         elif isinstance(message, SystemMessage) and self._headless:
             self.truncated |= text_of(message.content).startswith(_SUMMARY_SYSTEM)
 
-    def run(self, events: _Events) -> Run:
-        pending = isinstance(events.tail, Turn) and not events.tail.settled
-        return Run(
-            events=tuple(events.found),
-            thread_id=self._thread_id,
-            truncated=self.truncated,
-            next_key=None if pending else self._next_key(),
-        )
+    def run(self, timeline: _Timeline) -> Run:
+        latest = timeline.latest
+        is_pending = isinstance(latest, Turn) and not latest.settled
+        next_key = None if is_pending else self._next_key()
+        return Run(tuple(timeline.events), self._thread_id, self.truncated, next_key)
 
     def _user(self, message: BaseMessage) -> None:
         marks = message.additional_kwargs
@@ -302,47 +400,57 @@ class _Reader:
         if _NOT_THE_MODEL.match(text) and not message.tool_calls:
             return
         chosen_by = _chooser_of(message)
-        key, origin = self._next_key(), self._origin(message)
-        given = message.tool_calls
-        calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
+        key = self._next_key()
+        calls = self._calls(message, chosen_by)
         identity = "" if calls else self._identity("words", message, text)
-        self.events.append(_Draft(text, chosen_by, key, _tokens(message), identity, calls))
-        at = len(self.events) - 1
-        for call_id in {call.step.call_id for call in calls}:
-            self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.step.call_id == call_id)
+        self.events.append(_Draft(text, chosen_by, key, _tokens_of(message), identity, calls))
+        self._await_answers(calls)
+
+    def _calls(self, message: AIMessage, chosen_by: Chooser) -> tuple[_Call, ...]:
+        origin = self._origin(message)
+        return tuple([self._call(origin, chosen_by, asked) for asked in message.tool_calls])
+
+    def _await_answers(self, calls: Sequence[_Call]) -> None:
+        """Note the places of the calls of the latest event; equal ids in one message are answered in order."""
+        event = len(self.events) - 1
+        places: dict[str, tuple[_Place, ...]] = {}
+        for position, call in enumerate(calls):
+            call_id = call.step.call_id
+            places[call_id] = (*places.get(call_id, ()), _Place(event, position))
+        self._pending.update(places)
 
     def _answer(self, message: ToolMessage) -> None:
-        call_id = message.tool_call_id
-        if waiting := self._pending.pop(call_id, None):
-            (at, place), *rest = waiting
-            if rest:
-                self._pending[call_id] = tuple(rest)
-            draft = self.events[at]
-            assert isinstance(draft, _Draft)
-            call = self._read_answer(draft.calls[place].step, message)
-            self.events[at] = replace(draft, calls=(*draft.calls[:place], call, *draft.calls[place + 1 :]))
-            self.changed = min(self.changed, at)
-        elif self._headless:
-            self.truncated = True
+        waiting = self._pending.pop(message.tool_call_id, None)
+        if not waiting:
+            self.truncated = self.truncated or self._headless
+            return
+        place, *rest = waiting
+        if rest:
+            self._pending[message.tool_call_id] = tuple(rest)
+        draft = self.events[place.event]
+        assert isinstance(draft, _Draft)
+        calls = list(draft.calls)
+        calls[place.position] = self._read_answer(calls[place.position].step, message)
+        self.events[place.event] = replace(draft, calls=tuple(calls))
+        self.changed = min(self.changed, place.event)
 
     def _read_answer(self, call: ExecutedCall, message: ToolMessage) -> _Call:
         content = message.content
-        tool, args, review = call.tool, call.args, call.review
-        if edit := edited_call(content):
-            tool, content = edit[0], edit[2]
-            args = readable(edit[1])
-            if (tool, canonical(args)) != (call.tool, canonical(call.args)):  # else it was let pass as it was
-                review = "edited"
+        edit = edited_call(content)
+        if edit is not None:
+            content = edit.answer
+            call = _reviewed(call, edit.tool, readable(edit.args))
         status = status_of(content, error=message.status == "error")
+        review = call.review
         if status == "rejected" and was_refused_by_a_person(content):
             review = "rejected"
         if status == "ok" and was_answered_by_a_person(message):
             status = "rejected"  # the tool never ran; nobody refused the call, so it is no review
         output = None if status == "unanswered" else output_of(content)
-        return _Call(replace(call, tool=tool, args=args, status=status, output=output, review=review), True)
+        return _Call(replace(call, status=status, output=output, review=review), answered=True)
 
-    def _call(self, origin: str, chosen_by: Chooser, tool: str, args: dict[str, Any], call_id: str) -> _Call:
-        args = readable(args)
+    def _call(self, origin: str, chosen_by: Chooser, asked: ToolCall) -> _Call:
+        tool, args, call_id = asked["name"], readable(asked["args"]), asked.get("id") or ""
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
@@ -351,33 +459,43 @@ class _Reader:
         return _Call(ExecutedCall(tool, args, None, "unanswered", chosen_by, call_id, key))
 
     def _origin(self, message: BaseMessage) -> str:
-        """Return the scope of counter-like call ids: the user message in its thread, else the message of the call."""
+        """Return the scope of counter-like call ids: the user message in its thread, or the message of the call."""
         if self._thread_id is not None or not message.id:
             return self._asked or self._scope
-        return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
+        scope = "" if looks_unique(message.id) else self._scope
+        return digest("message", message.id, scope)
 
     def _identity(self, kind: str, message: BaseMessage, text: str) -> str:
-        """Return the identity of a message: its id, or else its text and the number of equal ones before."""
-        thread = self._thread_id or ""
+        """Return the identity of a message: its id, or its text and the number of equal ones before."""
         if message.id and looks_unique(message.id):
-            identity: tuple[str, ...] = (kind, thread, message.id)
+            identity: tuple[str, ...] = (kind, self._thread_id or "", message.id)
         else:
-            identity = (kind, self._scope, "" if kind == "user" else self._asked, message.id or text)
+            # An answer belongs to the user message before it; a user message belongs to the thread alone.
+            asked = "" if kind == "user" else self._asked
+            identity = (kind, self._scope, asked, message.id or text)
         return digest(*identity, self._count(identity))
 
-    def head(self, known: Mapping[str, str], heads: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
-        """Return the user message before a history without its head, and its episode; None if unknown."""
-        before = list(takewhile(lambda event: isinstance(event, _Draft), self.events))
-        if not before:
+    def missing_head(self, thread: ThreadKnowledge) -> KnownMessage | None:
+        """Return the user message before a history without its head; None if unknown, or if no head is missing."""
+        leading: list[_Draft] = []
+        first: UserMessage | None = None
+        for event in self.events:
+            if isinstance(event, UserMessage):
+                first = event
+                break
+            leading.append(event)
+        if not leading:
             return None
-        asked, first = list(known.items()), self.events[len(before)] if len(before) < len(self.events) else None
-        if isinstance(first, UserMessage) and first.key in known:
-            place = list(known).index(first.key)
-            return asked[place - 1] if place else None
+        asked = list(thread.episodes)
+        if first is not None and first.key in thread.episodes:
+            position = asked.index(first.key)
+            if position == 0:
+                return None
+            before = asked[position - 1]
+            return KnownMessage(before, thread.episodes[before])
         if asked:
-            return asked[-1]
-        calls = (call.step.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
-        return next((heads[call] for call in calls if call in heads), None)
+            return KnownMessage(asked[-1], thread.episodes[asked[-1]])
+        return _first_known(leading, thread.heads)
 
     def _next_key(self) -> str:
         if not self.events:
@@ -385,7 +503,9 @@ class _Reader:
         last = self.events[-1]
         if isinstance(last, UserMessage):
             return digest("turn", last.key)
-        return last.key if last.stays else digest("turn", last.position())
+        if last.stays:
+            return last.key
+        return digest("turn", last.position())
 
     def _count(self, identity: tuple[str, ...]) -> int:
         before = self._seen.get(identity, 0)
@@ -393,98 +513,157 @@ class _Reader:
         return before
 
 
-class _Events:
-    """The events of a run, made one after the other: calls as they were seen executed, calls of the memory's own tools
-    aside (they are no steps: what they say and cost goes with the next turn), each with its episode.
+def _first_known(drafts: Sequence[_Draft], heads: Mapping[str, KnownMessage]) -> KnownMessage | None:
+    """Return the user message before the first call that has a known one."""
+    for draft in drafts:
+        for call in draft.calls:
+            if call.step.call_id in heads:
+                return heads[call.step.call_id]
+    return None
+
+
+def _reviewed(call: ExecutedCall, tool: str, args: dict[str, Any]) -> ExecutedCall:
+    """Return a call with the tool and arguments that were executed, marked as edited if they differ."""
+    if (tool, canonical(args)) == (call.tool, canonical(call.args)):
+        return replace(call, tool=tool, args=args)
+    return replace(call, tool=tool, args=args, review="edited")
+
+
+class _Timeline:
+    """The events of a run, made one after the other, each with its episode.
+
+    Calls are as recorders saw them executed. Calls of the memory's own tools are no steps: what they say and cost goes
+    with the next turn.
 
     Attributes:
-        read: how many of the reader's events are in it.
-        new: what the latest `take` added.
-        tail: the latest event as it was read.
+        events: the events so far.
+        new: the events that the latest `extend` added.
+        read: number of the reader's events that are in it.
+        latest: the latest event as it was read.
         asked: the user messages' episodes.
     """
 
-    def __init__(self, known: Mapping[str, str], before: str = "") -> None:
-        self._known = known
-        self.found: list[UserMessage | Turn] = []
+    def __init__(self, episodes: Mapping[str, str], before: str = "") -> None:
+        self.events: list[UserMessage | Turn] = []
         self.new: list[UserMessage | Turn] = []
         self.read = 0
-        self.tail: UserMessage | Turn | None = None
+        self.latest: UserMessage | Turn | None = None
         self.asked: dict[str, str] = {}
-        self._episode, self._start = known.get(before, ""), 0
-        self._written: str | None = None
-        self._spent = (0, 0, 0)
+        self._known = episodes
+        self._episode = episodes.get(before, "")
+        self._start = 0  # the first event of the current episode
+        self._summary: str | None = None  # of the memory's own calls since the latest turn
+        self._spent = _Tokens()
 
-    def copy(self, known: Mapping[str, str]) -> _Events:
-        other = _Events.__new__(_Events)
+    def copy(self, episodes: Mapping[str, str]) -> _Timeline:
+        other = _Timeline.__new__(_Timeline)
         other.__dict__.update(self.__dict__)
-        other._known, other.found, other.asked = known, self.found.copy(), self.asked.copy()
+        other._known, other.events, other.asked = episodes, self.events.copy(), self.asked.copy()
         other.new = []
         return other
 
-    def take(self, reader: _Reader, upto: int, executions: Mapping[str, Execution], watched: Container[str]) -> None:
+    def extend(self, reader: _Reader, upto: int, thread: ThreadKnowledge) -> None:
+        """Add the reader's events up to a place."""
         self.new = []
         last = len(reader.events) - 1
         for index in range(self.read, upto):
             event = reader.events[index]
             if isinstance(event, _Draft):
-                self.tail = _finish(event, executions, watched, gone_on=index < last)
-                self._turn(self.tail)
+                self.latest = _finish(event, thread, gone_on=index < last)
+                self._add_turn(self.latest)
             else:
-                self.tail, self._written, self._spent = event, None, (0, 0, 0)
+                self.latest = event
+                self._summary, self._spent = None, _Tokens()
                 self._add(event)
         self.read = max(self.read, upto)
 
-    def _turn(self, turn: Turn) -> None:
-        steps = tuple(step for step in turn.steps if step.tool not in OWN_TOOLS)
-        own = len(steps) < len(turn.steps)
-        if not own and self._written is None and not any(self._spent):
+    def _add_turn(self, turn: Turn) -> None:
+        steps = tuple([step for step in turn.steps if step.tool not in OWN_TOOLS])
+        called_own = len(steps) < len(turn.steps)
+        if not called_own and self._summary is None and not any(self._spent):
             self._add(turn)
             return
-        summaries = [step.args.get("summary") for step in turn.steps if step.tool == SUMMARY_TOOL]
-        tokens_in, tokens_out, cached = self._spent
-        self._spent = (tokens_in + turn.input_tokens, tokens_out + turn.output_tokens, cached + turn.cached_tokens)
-        if steps or not own:
-            tokens_in, tokens_out, cached = self._spent
-            used = replace(turn, input_tokens=tokens_in, output_tokens=tokens_out, cached_tokens=cached)
-            self._add(replace(used, steps=steps, summary=self._written))
-            self._written, self._spent = None, (0, 0, 0)
-        texts = [text for text in summaries if isinstance(text, str) and text.strip()]
-        self._written = texts[-1] if texts else self._written
+        self._spent = self._spent.plus(turn)
+        if steps or not called_own:
+            self._add(self._with_earlier(turn, steps))
+            self._summary, self._spent = None, _Tokens()
+        self._summary = _latest_summary(turn) or self._summary
+
+    def _with_earlier(self, turn: Turn, steps: tuple[ExecutedCall, ...]) -> Turn:
+        """Return a turn with what the memory's own calls before it said and cost."""
+        return replace(
+            turn,
+            steps=steps,
+            summary=self._summary,
+            input_tokens=self._spent.sent,
+            output_tokens=self._spent.received,
+            cached_tokens=self._spent.cached,
+        )
 
     def _add(self, event: UserMessage | Turn) -> None:
-        index = len(self.found)
         if isinstance(event, UserMessage):
-            known = self._known.get(event.key)
-            if known is None and (not self._episode or opens(event.text, self.found[self._start : index])):
-                known = digest("episode", event.key)
-            if known is not None and known != self._episode:
-                self._episode, self._start = known, index
-            self.asked[event.key] = self._episode
-        elif not self._episode and not self.found:
+            self._place(event)
+        elif not self._episode and not self.events:
             self._episode = digest("episode", event.key)  # nobody knows what it answered
-        made = replace(event, episode=self._episode)
-        self.found.append(made)
-        self.new.append(made)
+        placed = replace(event, episode=self._episode)
+        self.events.append(placed)
+        self.new.append(placed)
+
+    def _place(self, message: UserMessage) -> None:
+        """Open an episode if the message does, or if it did when it was read before."""
+        episode = self._known.get(message.key)
+        if episode is None and (not self._episode or opens(message.text, self.events[self._start :])):
+            episode = digest("episode", message.key)
+        if episode is not None and episode != self._episode:
+            self._episode = episode
+            self._start = len(self.events)
+        self.asked[message.key] = self._episode
 
 
-_NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events({}), set(), 0)
+def _latest_summary(turn: Turn) -> str | None:
+    """Return the latest text that a turn wrote with the summary tool."""
+    for step in reversed(turn.steps):
+        if step.tool == SUMMARY_TOOL:
+            text = step.args.get("summary")
+            if isinstance(text, str) and text.strip():
+                return text
+    return None
 
 
-def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
-    calls = [_corrected(call, executions.get(call.step.key), watched=draft.key in watched) for call in draft.calls]
-    settled = gone_on or all(call.answered for call in calls if draft.stays or call.step.tool not in OWN_TOOLS)
-    return Turn(tuple(call.step for call in calls), draft.text, draft.chosen_by, draft.key, settled, *draft.tokens)
+def _finish(draft: _Draft, thread: ThreadKnowledge, *, gone_on: bool) -> Turn:
+    watched = draft.key in thread.watched
+    steps = []
+    settled = True
+    for call in draft.calls:
+        executed = _as_executed(call, thread.executions.get(call.step.key), watched=watched)
+        steps.append(executed.step)
+        # a search that the memory answers itself is no reason to wait, unless nothing else was called
+        if not executed.answered and (draft.stays or executed.step.tool not in OWN_TOOLS):
+            settled = False
+    return Turn(
+        tuple(steps),
+        draft.text,
+        draft.chosen_by,
+        draft.key,
+        settled or gone_on,
+        input_tokens=draft.tokens.sent,
+        output_tokens=draft.tokens.received,
+        cached_tokens=draft.tokens.cached,
+    )
 
 
-def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
-    # executions take precedence over messages
-    step, answered = call
+def _as_executed(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
+    """Return a call as a recorder saw it: executions take precedence over messages."""
+    step = call.step
     if seen is None:
-        return _Call(replace(step, status="rejected"), answered) if watched and step.status == "failed" else call
+        if watched and step.status == "failed":
+            return call._replace(step=replace(step, status="rejected"))
+        return call
     if (seen.tool, canonical(seen.args)) != (step.tool, canonical(step.args)):
         step = replace(step, tool=seen.tool, args=seen.args, review="edited")
-    return _Call(replace(step, status=seen.status), True) if seen.over or answered else _Call(step, answered)
+    if seen.over or call.answered:
+        return _Call(replace(step, status=seen.status), answered=True)
+    return _Call(step)
 
 
 def _chooser_of(message: AIMessage) -> Chooser:
@@ -492,23 +671,20 @@ def _chooser_of(message: AIMessage) -> Chooser:
     mark = message.additional_kwargs.get("toolmem")
     if not isinstance(mark, dict):
         return "model"
-    return "context" if mark.get("by") == "context" else "shortcut"
+    if mark.get("by") == "context":
+        return "context"
+    return "shortcut"
 
 
-def _tokens(message: AIMessage) -> tuple[int, int, int]:
+def _tokens_of(message: AIMessage) -> _Tokens:
     usage = message.usage_metadata
     if not usage:
-        return 0, 0, 0
+        return _Tokens()
     cached = usage.get("input_token_details", {}).get("cache_read", 0)
-    return int(usage["input_tokens"]), int(usage["output_tokens"]), int(cached or 0)
+    return _Tokens(int(usage["input_tokens"]), int(usage["output_tokens"]), int(cached or 0))
 
 
 # --- threads as read so far, and the executed calls that recorders saw ---
-
-MAX_KEPT: Final = 4_096
-"""Executions and turns kept in RAM; the oldest leave."""
-MAX_THREADS: Final = 128
-"""Threads whose parsed prefix is kept; the least recently read leave."""
 
 
 class History(list[Any]):
@@ -528,93 +704,131 @@ class History(list[Any]):
         return longer
 
 
+def _nothing_known(_thread_id: str | None) -> Mapping[str, str]:
+    return {}
+
+
 class ExecutionLog:
     """Parses messages with the calls as they were executed; in RAM, as turns are learned once they settle.
 
     Attributes:
         executions: by the key of their step.
         turns: keys of the turns that a recorder watches.
-        heads: see `read_on`.
+        heads: see `ThreadKnowledge`.
         prefixes: the parsed prefix of each thread.
+        max_kept: number of executions and turns kept in RAM; the oldest leave.
+        max_threads: number of threads whose parsed prefix is kept; the least recently read leave.
     """
 
-    def __init__(self, known: Callable[[str | None], Mapping[str, str]] = lambda _thread: {}) -> None:
+    max_kept: Final = 4_096
+    max_threads: Final = 128
+
+    def __init__(self, known: Callable[[str | None], Mapping[str, str]] = _nothing_known) -> None:
         self.executions: dict[str, Execution] = {}
         self.turns: dict[str, None] = {}
         self._known = known
-        self.heads: dict[str, tuple[str, str]] = {}
-        self.prefixes: dict[Any, Prefix] = {}
+        self.heads: dict[str, KnownMessage] = {}
+        self.prefixes: dict[Hashable, Prefix] = {}
         self._changes = 0
         self._lock = threads.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed."""
         history = messages if isinstance(messages, History) else History(entries_of(messages))
-        reading = self, self._changes, thread_id
-        if history.reading == reading:
+        mark = self, self._changes, thread_id
+        if history.reading == mark:
             return history.run
-        known = self._known(thread_id)
-        heads = self.heads if thread_id is None else {}
-        first = history[0] if thread_id is None and history else None
-        key = thread_id if first is None else (getattr(first, "id", None), identity_of(getattr(first, "content", "")))
-        prefix = self.prefixes.get(key)
-        how: dict[str, Any] = {"compared": history.prefix is prefix}
-        run, after = read_on(prefix, history, thread_id, self.executions, self.turns, known, heads, **how)
-        history.reading, history.run, history.prefix = reading, run, after
-        if after is not None and after is not prefix:
+        thread = self._thread(thread_id)
+        key = _key_of(history, thread_id)
+        kept = prefix = self.prefixes.get(key)
+        if prefix is not None and history.prefix is not prefix:
+            prefix = prefix.of(history, thread.episodes)
+        reading = Reading(thread, prefix)
+        run = reading.extend(history)
+        history.reading, history.run, history.prefix = mark, run, reading.prefix
+        if reading.prefix is not None and reading.prefix is not kept:
             with self._lock:
                 self.prefixes.pop(key, None)
-                self.prefixes[key] = after
-                _bound(self.prefixes, MAX_THREADS)
+                self.prefixes[key] = reading.prefix
+                _bound(self.prefixes, self.max_threads)
         if thread_id is None:  # where nobody names the thread, its calls tell
             self._note_heads(run)
         return run
+
+    def _thread(self, thread_id: str | None) -> ThreadKnowledge:
+        heads = self.heads if thread_id is None else {}
+        return ThreadKnowledge(thread_id, self.executions, self.turns, self._known(thread_id), heads)
 
     def forget(self) -> None:
         """Drop the messages and arguments of all threads; what is not learned yet is read off the messages."""
         with self._lock:
             self._changes += 1
-            for kept in (self.prefixes, self.executions, self.turns):
-                kept.clear()
+            self.prefixes.clear()
+            self.executions.clear()
+            self.turns.clear()
 
     def _drop_prefixes_with(self, key: str) -> None:
         with self._lock:
-            for thread in [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]:
+            stale = [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]
+            for thread in stale:
                 self._changes += 1
                 del self.prefixes[thread]
 
     def _note_heads(self, run: Run) -> None:
-        asked = None
+        asked: KnownMessage | None = None
         for event in run.events:
             if isinstance(event, UserMessage):
-                asked = event.key, event.episode
-            elif asked:
-                for step in event.steps:
-                    if looks_unique(step.call_id) and step.call_id not in self.heads:
-                        self.heads[step.call_id] = asked
-                        _bound(self.heads)
+                asked = KnownMessage(event.key, event.episode)
+            elif asked is not None:
+                self._note_calls(event, asked)
+
+    def _note_calls(self, turn: Turn, asked: KnownMessage) -> None:
+        for step in turn.steps:
+            if looks_unique(step.call_id) and step.call_id not in self.heads:
+                self.heads[step.call_id] = asked
+                _bound(self.heads, self.max_kept)
 
     def saw(self, step: str, execution: Execution) -> None:
         self._changes += 1
         self._drop_prefixes_with(step)
         self.executions.pop(step, None)
         self.executions[step] = execution
-        _bound(self.executions)
+        _bound(self.executions, self.max_kept)
 
     def begins(self, turn: str) -> None:
         """Note that a recorder watches this turn from its beginning: no history that is being read has it yet."""
         if turn not in self.turns:
             self._drop_prefixes_with(turn)
             self.turns[turn] = None
-            _bound(self.turns)
+            _bound(self.turns, self.max_kept)
 
 
-def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
-    last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
-    step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)
-    return None if last is None or step is None else (last, step)
+def _key_of(history: Sequence[Any], thread_id: str | None) -> Hashable:
+    """Return the key of a thread's prefix: its id, or the first message where nobody names the thread."""
+    if thread_id is not None or not history:
+        return thread_id
+    first = history[0]
+    return getattr(first, "id", None), identity_of(getattr(first, "content", ""))
 
 
-def _bound(kept: dict[Any, Any], most: int = MAX_KEPT) -> None:
+class LastStep(NamedTuple):
+    """A call of the latest turn, and the turn."""
+
+    turn: Turn
+    step: ExecutedCall
+
+
+def last_step(run: Run, call_id: str) -> LastStep | None:
+    """Return the call of the latest turn that has this id; None if there is none."""
+    for event in reversed(run.events):
+        if isinstance(event, Turn):
+            for step in event.steps:
+                if step.call_id == call_id:
+                    return LastStep(event, step)
+            return None
+    return None
+
+
+def _bound(kept: dict[Any, Any], most: int) -> None:
     if len(kept) > most:
         del kept[next(iter(kept))]

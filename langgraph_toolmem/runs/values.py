@@ -50,7 +50,10 @@ def readable(args: dict[str, Any]) -> dict[str, Any]:
         return args
     if len(args) > MAX_PARTS:
         return {_UNREAD: _stand_in(list(args))}
-    return {name: _stand_in(value) if _is_large(value) else value for name, value in args.items()}
+    read = {}
+    for name, value in args.items():
+        read[name] = _stand_in(value) if _is_large(value) else value
+    return read
 
 
 def is_unread(value: Any) -> bool:
@@ -60,7 +63,8 @@ def is_unread(value: Any) -> bool:
 
 def _is_large(value: Any) -> bool:
     """Return True if a value has too many parts or characters; looks at no more than it may have."""
-    waiting, parts, characters = [value], 0, 0
+    waiting = [value]
+    parts = characters = 0
     while waiting:
         part = waiting.pop()
         parts += 1
@@ -127,7 +131,9 @@ def canon(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        # a float is exact to the unit up to 2**53, about 9e15
+        is_whole = value.is_integer() and abs(value) < 1e15
+        return str(int(value)) if is_whole else repr(value)
     return _json(value)
 
 
@@ -140,17 +146,24 @@ def _json(value: Any) -> str:
 
 
 class Observation(NamedTuple):
-    """Values of an output by JSON path."""
+    """Values of an output by JSON path.
 
-    scalars: dict[str, Any]  # ``$.user.id`` -> scalar
-    lists: dict[str, list[Any]]  # ``$.orders[*].id`` -> the scalars there, in order
-    prose: str = ""  # the whole of one that is text
+    Attributes:
+        scalars: ``$.user.id`` -> scalar.
+        lists: ``$.orders[*].id`` -> the scalars there, in order.
+        prose: the whole output if it is a text.
+    """
+
+    scalars: dict[str, Any]
+    lists: dict[str, list[Any]]
+    prose: str = ""
 
 
 def flatten(output: Any) -> Observation:
     """Split an output into scalars and lists by path; at most MAX_LEAVES values are read."""
     if isinstance(output, str):
-        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
+        scalars = {"$": output} if len(output) <= MAX_VALUE_CHARS else {}
+        return Observation(scalars, {}, output)
     flat = Observation({}, {})
     for path, listed, value in islice(_walk(output, "$", False, 0), MAX_LEAVES):
         if listed:
@@ -161,13 +174,16 @@ def flatten(output: Any) -> Observation:
 
 
 def _walk(value: Any, path: str, listed: bool, depth: int) -> Iterator[tuple[str, bool, Any]]:
+    """Yield path and value of each scalar, and True in between if the path goes through a list.
+
+    Plain tuples: a record for each scalar makes `flatten` a seventh slower.
+    """
     if depth > MAX_DEPTH:
         return
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _walk(inner, f"{path}.{key}", listed, depth + 1)
-        if value and depth and all(isinstance(inner, dict) for inner in value.values()):
-            # {"id1": {...}, "id2": {...}} is a list under another name: its keys are values too
+        if depth and _is_table(value):
             for key in value:
                 yield f"{path}.*~", True, key
     elif isinstance(value, list):
@@ -177,6 +193,16 @@ def _walk(value: Any, path: str, listed: bool, depth: int) -> Iterator[tuple[str
         yield path, listed, value
 
 
+def _is_table(value: dict[str, Any]) -> bool:
+    """Return True for ``{"id1": {...}, "id2": {...}}``: a list under another name, whose keys are values too."""
+    for inner in value.values():
+        if not isinstance(inner, dict):
+            return False
+    return bool(value)
+
+
+# --- values for parameters ---
+
 _TYPES: Final = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,)}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
@@ -185,51 +211,81 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     """Cast a value to the type of its parameter; ABSENT if impossible, unchanged if no type is declared."""
     if value is ABSENT or not schema:
         return value
-    kind = schema.get("type")
-    if isinstance(kind, str) and type(value) in _TYPES.get(kind, ()):
+    declared = schema.get("type")
+    if isinstance(declared, str) and type(value) in _TYPES.get(declared, ()):
         return value  # the usual case, on the path of every prediction
     kinds = _kinds(schema)
     if not kinds:
         return value
-    fitted = [_cast(value, kind) for kind in kinds]
-    as_it_is = next((f for f in fitted if type(f) is type(value) and f == value), ABSENT)
-    return as_it_is if as_it_is is not ABSENT else next((f for f in fitted if f is not ABSENT), ABSENT)
+    first: Any = ABSENT
+    for kind in kinds:
+        fitted = _cast(value, kind)
+        if type(fitted) is type(value) and fitted == value:
+            return fitted  # a choice of types that has the value's own leaves it as it is
+        if first is ABSENT:
+            first = fitted
+    return first
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[Any]:
-    kind = schema.get("type")
-    if kind is None:
-        branches = schema.get("anyOf") or schema.get("oneOf") or ()
-        found = [branch.get("type") for branch in branches if isinstance(branch, Mapping)]
-        if len(found) != len(branches) or not all(isinstance(k, str) for k in found):
-            return []  # a reference or a nested choice: nothing is known
-        kind = found
-    return kind if isinstance(kind, list) else [kind]
+    """Return the types that a schema allows; [] if nothing is known."""
+    declared = schema.get("type")
+    if declared is not None:
+        return declared if isinstance(declared, list) else [declared]
+    kinds = []
+    for branch in schema.get("anyOf") or schema.get("oneOf") or ():
+        kind = branch.get("type") if isinstance(branch, Mapping) else None
+        if not isinstance(kind, str):
+            return []  # a reference or a nested choice
+        kinds.append(kind)
+    return kinds
 
 
 def _cast(value: Any, kind: Any) -> Any:
+    """Return a value as one type; ABSENT if impossible, unchanged for a type that JSON schema does not have."""
     if kind == "string":
-        if isinstance(value, str):
-            return value
-        return ABSENT if isinstance(value, (list, dict, bool)) or value is None else canon(value)
-    if kind in ("integer", "number"):
-        if isinstance(value, bool):
-            return ABSENT
-        if isinstance(value, str):
-            if len(value) > MAX_VALUE_CHARS or not _NUMBER.match(value):
-                return ABSENT
-            value = float(value) if "." in value else int(value)
-        if isinstance(value, float) and kind == "integer":
-            return int(value) if value.is_integer() else ABSENT
-        return value if isinstance(value, (int, float)) else ABSENT
+        return _as_string(value)
+    if kind == "integer":
+        return _as_integer(value)
+    if kind == "number":
+        return _as_number(value)
     if kind == "boolean":
-        if isinstance(value, bool):
-            return value
-        return {"true": True, "false": False}.get(str(value).lower(), ABSENT)
+        return _as_boolean(value)
     if kind == "array":
         return value if isinstance(value, list) else ABSENT
     if kind == "object":
         return value if isinstance(value, dict) else ABSENT
-    if kind == "null":
-        return None if value is None else ABSENT
+    if kind == "null" and value is not None:
+        return ABSENT
     return value
+
+
+def _as_string(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, (list, dict, bool)):
+        return ABSENT
+    return canon(value)
+
+
+def _as_integer(value: Any) -> Any:
+    number = _as_number(value)
+    if isinstance(number, float):
+        return int(number) if number.is_integer() else ABSENT
+    return number
+
+
+def _as_number(value: Any) -> Any:
+    if isinstance(value, str):
+        if len(value) > MAX_VALUE_CHARS or not _NUMBER.match(value):
+            return ABSENT
+        return float(value) if "." in value else int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ABSENT
+    return value
+
+
+def _as_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(str(value).lower(), ABSENT)

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Execution, Run, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import ExecutionLog, History, read_on
+from langgraph_toolmem.runs.trajectory import ExecutionLog, History, Reading, ThreadKnowledge
 
 WORDS = ("Find the order of Ann", "Yes, please", "thanks", "Which one?", "And the one of Ben?", "hi")
 TOOLS = ("find", "note", SUMMARY_TOOL)
@@ -94,10 +94,11 @@ class Thread:
 
     def read_anew(self) -> Run:
         log, heads = self.log, self.log.heads if self.thread is None else {}
-        return read_on(None, self.messages, self.thread, log.executions, log.turns, self.known, heads)[0]
+        knowledge = ThreadKnowledge(self.thread, log.executions, log.turns, self.known, heads)
+        return Reading(knowledge).extend(self.messages)
 
 
-def test_read_on_is_as_read_anew() -> None:
+def test_reading_on_is_as_reading_anew() -> None:
     kept = 0
     for seed in range(50):
         thread = Thread(seed)
