@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from langgraph_toolmem.base.errors import LogError, MessageError
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.runs.logs.chat import message_of_pair
 from langgraph_toolmem.runs.logs.checkpoints import read_threads, uri_of, without_password
 from langgraph_toolmem.runs.logs.dialects import dialect_of, transcribe
 from langgraph_toolmem.runs.logs.files import read_records
@@ -76,10 +77,15 @@ class RunLog:
 
     def summary(self) -> str:
         """Return one line: what was recognised, and how many runs, calls and results were read."""
-        read = f"{len(self.runs):,} runs, {self.calls:,} calls, {self.results:,} results"
-        parts = [f"{number:,} {kind}" for kind, number in self.left_out.items()]
-        left_out = f"; left out: {', '.join(parts)}" if parts else ""
-        return f"{', '.join(self.formats) or 'nothing recognised'}: {read}{left_out}"
+        formats = ", ".join(self.formats) or "nothing recognised"
+        line = f"{formats}: {len(self.runs):,} runs, {self.calls:,} calls, {self.results:,} results"
+        if self.left_out:
+            line += f"; left out: {_counts(self.left_out)}"
+        return line
+
+
+def _counts(left_out: Mapping[str, int]) -> str:
+    return ", ".join([f"{number:,} {kind}" for kind, number in left_out.items()])
 
 
 class _Account:
@@ -96,8 +102,10 @@ class _Account:
 
     def count(self, run: Run) -> None:
         for turn in run.events:
-            for step in turn.steps if isinstance(turn, Turn) else ():
-                self.calls[step.key] = self.calls.get(step.key, False) or step.status != "unanswered"
+            if isinstance(turn, Turn):
+                for step in turn.steps:
+                    has_result = step.status != "unanswered"
+                    self.calls[step.key] = self.calls.get(step.key, False) or has_result
 
 
 def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None) -> RunLog:
@@ -121,7 +129,8 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
 
     def read() -> Iterator[LoggedRun]:
         for number, record in _numbered_runs(source, account):
-            if isinstance(record, dict) and isinstance(transcript := record.get("messages"), Transcript):
+            transcript = record.get("messages") if isinstance(record, dict) else None
+            if isinstance(transcript, Transcript):
                 account.add(transcript)
                 if not transcript.messages:
                     continue
@@ -135,21 +144,25 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
                 skipped.append(problem)
 
     runs = tuple(islice(read(), limit))
+    ids = {run.thread_id for run in runs}
     return RunLog(
         runs,
         tuple(skipped),
-        len(runs) - len({run.thread_id for run in runs}),
-        tuple(account.formats),
-        len(account.calls),
-        sum(account.calls.values()),
-        dict(account.left_out),
+        shared_ids=len(runs) - len(ids),
+        formats=tuple(account.formats),
+        calls=len(account.calls),
+        results=sum(account.calls.values()),
+        left_out=dict(account.left_out),
     )
 
 
 def _name(source: Source) -> str:
+    """Return the name of a source for messages."""
     if not isinstance(source, (str, Path)):
         return type(source).__name__
-    return without_password(source) if "://" in str(source) else Path(source).name
+    if "://" in str(source):
+        return without_password(source)
+    return Path(source).name
 
 
 def _numbered_runs(source: Source, account: _Account) -> Iterator[tuple[int, Any]]:
@@ -170,37 +183,57 @@ def _run(value: Any, number: int, account: _Account) -> LoggedRun:
     fields: Fields = {"messages": value} if isinstance(value, list) else value
     if not isinstance(fields, dict):
         raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
-    transcript = fields.get("messages")
     try:
-        if not isinstance(transcript, Transcript):
-            transcript = transcribe(_messages(fields, number))
-            account.add(transcript)
-        given = next((fields[key] for key in ("thread_id", "run_id", "id") if fields.get(key) not in (None, "")), None)
-        content = {**fields, "messages": transcript.messages} if isinstance(fields["messages"], Transcript) else value
-        thread_id = _identifier(given, "id", number) or digest(number, json.dumps(content, default=str))
+        transcript = _transcript_of(fields, number, account)
+        thread_id = _thread_of(fields, number) or _digest_of(value, transcript, number)
         run = parse_run(transcript.messages, thread_id=thread_id)
     except MessageError as error:
         raise LogError(str(error), line=number) from error
     except RecursionError as error:
         raise LogError("nested too deeply", line=number) from error
     if not transcript.messages:
-        parts = ", ".join(f"{count:,} {kind}" for kind, count in transcript.left_out.items())
-        raise LogError(f"no message that can be read (left out: {parts or 'nothing'})", line=number)
+        left_out = _counts(transcript.left_out) or "nothing"
+        raise LogError(f"no message that can be read (left out: {left_out})", line=number)
     account.count(run)
+    task = fields.get("task")
     return LoggedRun(
         line=number,
         thread_id=thread_id,
         messages=transcript.messages,
         success=_success(fields.get("success"), number),
         user_id=_identifier(fields.get("user_id"), "user_id", number),
-        task=fields["task"] if isinstance(fields.get("task"), str) else None,
+        task=task if isinstance(task, str) else None,
         times=_times(fields.get("times"), transcript.messages),
     )
 
 
+def _transcript_of(fields: Fields, number: int, account: _Account) -> Transcript:
+    messages = fields.get("messages")
+    if isinstance(messages, Transcript):
+        return messages
+    transcript = transcribe(_messages(fields, number))
+    account.add(transcript)
+    return transcript
+
+
+def _thread_of(fields: Fields, number: int) -> str | None:
+    for key in ("thread_id", "run_id", "id"):
+        value = fields.get(key)
+        if value is not None and value != "":
+            return _identifier(value, "id", number)
+    return None
+
+
+def _digest_of(value: Any, transcript: Transcript, number: int) -> str:
+    """Return an id by content and line number, so that reading the same file again teaches nothing."""
+    if isinstance(value, dict) and value["messages"] is transcript:
+        value = {**value, "messages": transcript.messages}
+    return digest(number, json.dumps(value, default=str))
+
+
 def _messages(fields: Fields, number: int) -> list[Any]:
     if "messages" not in fields:
-        keys = ", ".join(repr(key) for key in list(fields)[:6]) or "nothing"
+        keys = _keys_of(fields)
         raise LogError(f"no 'messages' in the object (it has {keys}); {describe_unknown(fields)}", line=number)
     messages = fields["messages"]
     if not isinstance(messages, list):
@@ -210,15 +243,25 @@ def _messages(fields: Fields, number: int) -> list[Any]:
     if all(isinstance(item, dict) and "messages" in item for item in messages):
         raise LogError("the line is a list of runs; write one run a line", line=number)
     for index, message in enumerate(messages):
-        if isinstance(message, list) and all(isinstance(part, str) for part in message) and len(message) == 2:
-            continue
-        if not isinstance(message, dict):
-            raise LogError(f"message {index} must be an object, found {_type(message)}", line=number)
-        if dialect_of(message) is None:
-            keys = ", ".join(repr(key) for key in list(message)[:6]) or "nothing"
-            problem = f"message {index} is of no known format (it has {keys}); {describe_unknown(message)}"
-            raise LogError(problem, line=number)
+        problem = _problem_of(message)
+        if problem:
+            raise LogError(f"message {index} {problem}", line=number)
     return messages
+
+
+def _problem_of(message: Any) -> str:
+    """Return why an entry is no message, "" if it is one."""
+    if message_of_pair(message) is not message:
+        return ""
+    if not isinstance(message, dict):
+        return f"must be an object, found {_type(message)}"
+    if dialect_of(message) is None:
+        return f"is of no known format (it has {_keys_of(message)}); {describe_unknown(message)}"
+    return ""
+
+
+def _keys_of(fields: Fields) -> str:
+    return ", ".join([repr(key) for key in list(fields)[:6]]) or "nothing"
 
 
 def _success(value: Any, number: int) -> bool | None:
@@ -233,7 +276,12 @@ def _times(value: Any, messages: list[Any]) -> tuple[float, ...] | None:
     # Only a replay's seconds depend on them: wrong ones are left out.
     if not isinstance(value, list) or len(value) != len(messages):
         return None
-    return tuple(map(float, value)) if all(type(each) in (int, float) for each in value) else None
+    times: list[float] = []
+    for seconds in value:
+        if type(seconds) not in (int, float):  # a boolean is an int, too
+            return None
+        times.append(float(seconds))
+    return tuple(times)
 
 
 def _identifier(value: Any, key: str, number: int) -> str | None:
@@ -247,7 +295,9 @@ def _identifier(value: Any, key: str, number: int) -> str | None:
 def _type(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
     names = {dict: "an object", list: "a list", str: "a text", int: "a number", float: "a number"}
     return names[type(value)]

@@ -29,11 +29,14 @@ def _observation(line: int, span: Fields, groups: Fields) -> Observation:
     answer = data.get("output")
     if kind == "response" and isinstance(data.get("response"), dict):
         answer = data["response"].get("output")
+    history: list[Any] = []
+    if kind in ("generation", "response"):
+        history = history_of(data.get("input"), answer)
     return Observation(
         line=line,
         trace=trace,
         start=str(span.get("started_at") or ""),
-        history=history_of(data.get("input"), answer) if kind in ("generation", "response") else [],
+        history=history,
         tool=str(data.get("name") or "") if kind == "function" else "",
         arguments=data.get("input"),
         result=data.get("output"),

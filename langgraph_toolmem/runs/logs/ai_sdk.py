@@ -8,8 +8,6 @@ from langgraph_toolmem.runs.logs.shapes import Dialect, dicts
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, joined_text
 
 _CALL_PARTS: Final = "tool-invocation|dynamic-tool"
-_MARKS: Final = ("step-start", "source-url", "source-document", "source")
-"""Parts that carry nothing that the model said or did."""
 
 
 def _read_ui_message(message: Fields, transcript: Transcript) -> None:
@@ -29,7 +27,7 @@ def _read_ui_message(message: Fields, transcript: Transcript) -> None:
         elif kind == "text":
             _answer_all(results, transcript)
             transcript.say(message.get("role"), str(part.get("text") or ""))
-        elif kind not in _MARKS:
+        elif kind not in ("source-url", "source-document", "source"):  # they carry nothing that the model said or did
             transcript.leave_out(f"{kind!r} parts")
     _answer_all(results, transcript)
 
@@ -47,8 +45,10 @@ def _answer_all(results: list[tuple[str, Fields]], transcript: Transcript) -> No
 
 
 def _read_old_ui_message(message: Fields, transcript: Transcript) -> None:
-    parts: list[Fields] = [{"type": "tool-invocation", "toolInvocation": each} for each in message["toolInvocations"]]
-    if text := joined_text(message.get("content")):
+    invocations = message["toolInvocations"]
+    parts: list[Fields] = [{"type": "tool-invocation", "toolInvocation": invocation} for invocation in invocations]
+    text = joined_text(message.get("content"))
+    if text:
         parts.append({"type": "text", "text": text})
     _read_ui_message({**message, "parts": parts}, transcript)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.shapes import Dialect
-from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, result_text
+from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, joined_text, result_text
 
 _BLOCKS: Final = (
     "content[].type=tool_use|tool_result|thinking|redacted_thinking|server_tool_use|mcp_tool_use|mcp_tool_result"
@@ -29,7 +29,7 @@ def read_blocks(message: Fields, transcript: Transcript, turn: str | None = None
     for block in blocks:
         kind = _kind_of(block)
         if kind == "text":
-            transcript.say(role, block if isinstance(block, str) else block["text"], turn=turn)
+            transcript.say(role, joined_text([block]), turn=turn)
         elif kind in _CALLS:
             transcript.call(block.get("name"), block.get("input"), block.get("id"), turn=turn)
         elif kind in _RESULTS:

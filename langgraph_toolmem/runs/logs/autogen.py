@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, dicts, objects_of
@@ -17,20 +18,39 @@ def _read_message(message: Fields, transcript: Transcript) -> None:
     if kind in ("ToolCallSummaryMessage", "ThoughtEvent", "ModelClientStreamingChunkEvent", "MemoryQueryEvent"):
         transcript.leave_out(f"{kind!r} messages")
         return
-    calls = [part for part in dicts(content) if "arguments" in part]
-    results = [part for part in dicts(content) if "call_id" in part]
-    texts = [part for part in (content if isinstance(content, list) else [content]) if is_text(part)]
-    if calls or kind != "AssistantMessage":
+    parts = _Parts.of(content)
+    if parts.calls or kind != "AssistantMessage":
         transcript.end_answer()
-    for called in calls:
+    for called in parts.calls:
         transcript.call(called.get("name"), called.get("arguments"), called.get("id"))
-    for result in results:
+    for result in parts.results:
         transcript.answer(result.get("content"), result.get("call_id"), failed=result.get("is_error"))
-    if text := joined_text(texts):
+    text = joined_text(parts.texts)
+    if text:
         source = "user" if message.get("source") == "user" else "assistant"
         transcript.say(_ROLES.get(kind, source), text)
     if isinstance(content, list):
-        transcript.leave_out("message parts that are no text", len(content) - len(calls) - len(results) - len(texts))
+        read = len(parts.calls) + len(parts.results) + len(parts.texts)
+        transcript.leave_out("message parts that are no text", len(content) - read)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Parts of a message's content by their kind."""
+
+    calls: list[Fields]
+    results: list[Fields]
+    texts: list[Any]
+
+    @classmethod
+    def of(cls, content: Any) -> _Parts:
+        parts = content if isinstance(content, list) else [content]
+        objects = dicts(content)
+        return cls(
+            calls=[part for part in objects if "arguments" in part],
+            results=[part for part in objects if "call_id" in part],
+            texts=[part for part in parts if is_text(part)],
+        )
 
 
 def _read_states(records: list[Value]) -> Iterator[tuple[int, Fields]]:
@@ -38,11 +58,21 @@ def _read_states(records: list[Value]) -> Iterator[tuple[int, Fields]]:
         agents = record.get("agent_states")
         states = agents if isinstance(agents, dict) else {"": record}
         for name, state in states.items():
-            inner = state.get("agent_state", state) if isinstance(state, dict) else {}
-            messages: Any = inner.get("llm_context", inner)
-            messages = messages.get("messages", messages.get("llm_messages")) if isinstance(messages, dict) else None
-            if isinstance(messages, list) and messages:
+            messages = _messages_of(state)
+            if messages:
                 yield line, {"thread_id": f"{line}/{name}" if name else None, "messages": messages}
+
+
+def _messages_of(state: Any) -> list[Any]:
+    """Return the messages of an agent's state; of a team's, each agent's state is wrapped."""
+    if not isinstance(state, dict):
+        return []
+    inner = state.get("agent_state", state)
+    context = inner.get("llm_context", inner)
+    if not isinstance(context, dict):
+        return []
+    messages = context.get("messages", context.get("llm_messages"))
+    return messages if isinstance(messages, list) else []
 
 
 _EVENTS: Final = (

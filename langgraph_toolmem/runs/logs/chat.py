@@ -22,7 +22,8 @@ def _keep_constructed(message: Fields, transcript: Transcript) -> None:
 
 def _read_function_call(message: Fields, transcript: Transcript) -> None:
     transcript.end_answer()
-    if text := joined_text(message.get("content")):
+    text = joined_text(message.get("content"))
+    if text:
         transcript.say("assistant", text)
     called = message.get("function_call")
     if isinstance(called, dict):
@@ -42,7 +43,8 @@ def _read_calls_with_results(message: Fields, transcript: Transcript) -> None:
         if "result" in called and call_id:
             transcript.answer(called["result"], call_id)
     transcript.end_answer()
-    if text := joined_text(message.get("content")):
+    text = joined_text(message.get("content"))
+    if text:
         transcript.say(message.get("role"), text)
 
 

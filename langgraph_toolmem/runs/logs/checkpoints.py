@@ -7,16 +7,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.base.errors import InputError, MissingExtraError
 from langgraph_toolmem.runs.logs.transcript import Fields
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-
-_ROOT: Final = "SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
-_MAGIC: Final = b"SQLite format 3\0"
 
 
 def uri_of(source: str | Path) -> str | None:
@@ -26,8 +23,11 @@ def uri_of(source: str | Path) -> str | None:
     path = Path(source)
     if not path.is_file():
         return None
+    magic = b"SQLite format 3\0"
     with path.open("rb") as file:
-        return f"sqlite:///{path}" if file.read(len(_MAGIC)) == _MAGIC else None
+        if file.read(len(magic)) != magic:
+            return None
+    return f"sqlite:///{path}"
 
 
 def without_password(source: object) -> str:
@@ -39,34 +39,54 @@ def read_threads(source: str | BaseCheckpointSaver[Any]) -> Iterator[Fields]:
     """Yield the conversations of a checkpointer, each from its latest checkpoint, the one changed last at the end."""
     from langchain_core.messages import BaseMessage, messages_to_dict
 
-    found = _saved_at(source) if isinstance(source, str) else _latest(source)
-    for kept in sorted(found, key=lambda each: str(each.checkpoint.get("ts", ""))):
-        messages = kept.checkpoint["channel_values"].get("messages")
-        if isinstance(messages, list) and messages and all(isinstance(each, BaseMessage) for each in messages):
-            user, thread = kept.metadata.get("user_id"), kept.config["configurable"]["thread_id"]
-            yield {"thread_id": thread, "user_id": user, "messages": messages_to_dict(messages)}
+    saved = _saved_at(source) if isinstance(source, str) else _latest(source)
+    saved.sort(key=_time_of)
+    for latest in saved:
+        messages = latest.checkpoint["channel_values"].get("messages")
+        if not isinstance(messages, list) or not messages:
+            continue
+        if all(isinstance(message, BaseMessage) for message in messages):
+            yield {
+                "thread_id": latest.config["configurable"]["thread_id"],
+                "user_id": latest.metadata.get("user_id"),
+                "messages": messages_to_dict(messages),
+            }
+
+
+def _time_of(saved: CheckpointTuple) -> str:
+    return str(saved.checkpoint.get("ts", ""))
 
 
 def _latest(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:
     # A checkpointer lists the latest of each thread first. Checkpoints of subgraphs are not the conversation.
-    found: dict[str, CheckpointTuple] = {}
-    for each in saver.list(None):
-        where = each.config["configurable"]
-        if not where.get("checkpoint_ns"):
-            found.setdefault(where["thread_id"], each)
-    return list(found.values())
+    latest: dict[str, CheckpointTuple] = {}
+    for saved in saver.list(None):
+        place = saved.config["configurable"]
+        if not place.get("checkpoint_ns"):
+            latest.setdefault(place["thread_id"], saved)
+    return list(latest.values())
 
 
 def _saved_at(uri: str) -> list[CheckpointTuple]:
     try:
         with _opened(uri) as saver:
-            threads = [row["thread_id"] if isinstance(row, dict) else row[0] for row in saver.conn.execute(_ROOT)]
-            where: list[Any] = [{"configurable": {"thread_id": each, "checkpoint_ns": ""}} for each in threads]
-            return [found for each in where if (found := saver.get_tuple(each)) is not None]
+            return _latest_of_database(saver)
     except MissingExtraError:
         raise
     except Exception as error:  # any driver's
         raise InputError(f"{without_password(uri)} cannot be read as LangGraph's checkpoints: {error}") from error
+
+
+def _latest_of_database(saver: Any) -> list[CheckpointTuple]:
+    """Return the latest checkpoint of each thread, without loading the others as `list` does."""
+    rows = saver.conn.execute("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''")
+    threads = [row["thread_id"] if isinstance(row, dict) else row[0] for row in rows]
+    latest = []
+    for thread in threads:
+        saved = saver.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
+        if saved is not None:
+            latest.append(saved)
+    return latest
 
 
 @contextmanager

@@ -10,9 +10,6 @@ from langgraph_toolmem.runs.logs.anthropic import read_blocks
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 
-_INSERTED: Final = ("isMeta", "isCompactSummary", "isApiErrorMessage")
-"""Marks of messages that the program wrote, not the user or the model."""
-
 
 @dataclass(slots=True)
 class _Session:
@@ -44,10 +41,10 @@ def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 
 
 def _read_line(record: Fields, message: Fields, transcript: Transcript) -> None:
-    mark = next((mark for mark in _INSERTED if record.get(mark)), None)
-    if mark is not None:
-        transcript.leave_out(f"{mark!r} lines")
-        return
+    for mark in ("isMeta", "isCompactSummary", "isApiErrorMessage"):  # the program wrote the message
+        if record.get(mark):
+            transcript.leave_out(f"{mark!r} lines")
+            return
     transcript.dialects["Anthropic messages"] = None
     read_blocks({"role": record["type"], **message}, transcript, turn=message.get("id"))
 

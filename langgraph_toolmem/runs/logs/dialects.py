@@ -25,7 +25,10 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 
 def dialect_of(message: Any) -> Dialect | None:
     """Return the format of a message; None if no format has it."""
-    return next((dialect for dialect in DIALECTS if has_shape(message, dialect.signatures)), None)
+    for dialect in DIALECTS:
+        if has_shape(message, dialect.signatures):
+            return dialect
+    return None
 
 
 def transcribe(messages: Sequence[Any]) -> Transcript:

@@ -8,42 +8,50 @@ from typing import Any, Final
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.observed import history_of
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, decoded, latest_snapshots
-
-_THREADS: Final = ("thread_id", "session_id", "conversation_id")
+from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, decoded, first_of, latest_snapshots
 
 
 def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     snapshots = []
     histories: dict[str, list[Any]] = {}  # by the id of the response that ends them
     for line, record in objects_of(records):
-        request, response = decoded(record.get("request")), decoded(record.get("response"))
-        request = request if isinstance(request, dict) else record
-        response = response if isinstance(response, dict) else record
-        request, response = _body(request), _body(response)
-        asked: Any = next((request[key] for key in ("messages", "input", "contents") if key in request), [])
+        request, response = _side(record, "request"), _side(record, "response")
+        history = history_of(_asked(request), _answer_of(response))
         previous = request.get("previous_response_id") or response.get("previous_response_id")
-        history = history_of(asked, _answer_of(response))
         if previous:
             history = [*histories.get(str(previous), ()), *history]
         if response.get("id"):
             histories[str(response["id"])] = history
-        facts = {"thread_id": next((record[key] for key in _THREADS if record.get(key)), None)}
-        facts["user_id"] = record.get("user_id") or record.get("user")
+        facts = {
+            "thread_id": first_of(record, "thread_id", "session_id", "conversation_id"),
+            "user_id": first_of(record, "user_id", "user"),
+        }
         snapshots.append(Snapshot(line, facts, transcribe(history)))
     yield from latest_snapshots(snapshots)
 
 
-def _body(message: Fields) -> Fields:
-    body = decoded(message.get("body"))
-    return body if isinstance(body, dict) else message
+def _side(record: Fields, key: str) -> Fields:
+    """Return the body of a request or response; the record itself where it has the fields of both."""
+    side = decoded(record.get(key))
+    fields: Fields = side if isinstance(side, dict) else record
+    body = decoded(fields.get("body"))
+    return body if isinstance(body, dict) else fields
+
+
+def _asked(request: Fields) -> Any:
+    for key in ("messages", "input", "contents"):
+        if key in request:
+            return request[key]
+    return []
 
 
 def _answer_of(response: Fields) -> Any:
     """Return the model's messages in a response."""
-    if isinstance(response.get("candidates"), list):
-        candidates = [each.get("content") for each in response["candidates"][:1] if isinstance(each, dict)]
-        return [content for content in candidates if content]
+    candidates = response.get("candidates")
+    if isinstance(candidates, list):
+        first = candidates[0] if candidates else None
+        content = first.get("content") if isinstance(first, dict) else None
+        return [content] if content else []
     if isinstance(response.get("choices"), list):
         return response["choices"][:1]
     if response.get("type") == "message":

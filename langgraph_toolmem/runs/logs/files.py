@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import re
@@ -13,8 +14,6 @@ from langgraph_toolmem.base.errors import InputError, LogError
 from langgraph_toolmem.runs.logs.formats import unwrap
 from langgraph_toolmem.runs.logs.shapes import Value
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(r"\s*")
 
 
@@ -26,13 +25,17 @@ def read_records(path: Path) -> list[Value]:
     """
     try:
         content = path.read_bytes()
-        content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} cannot be read: the gzip file is damaged ({error})") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    content = content.removeprefix(_BOM)
-    lines = [(number, _json(line)) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
+    content = content.removeprefix(codecs.BOM_UTF8)
+    lines: list[Value] = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if line.strip():
+            lines.append((number, _json(line)))
     if lines and isinstance(lines[0][1], LogError):
         lines = read_documents(content.decode(errors="replace")) or lines
     return unwrap(lines)

@@ -43,7 +43,10 @@ FORMATS: Final = (
 
 def format_of(record: Any) -> LogFormat | None:
     """Return the format of a record; None if it has none of the known ones."""
-    return next((known for known in FORMATS if has_shape(record, known.signatures)), None)
+    for known in FORMATS:
+        if has_shape(record, known.signatures):
+            return known
+    return None
 
 
 def unwrap(records: list[Value]) -> list[Value]:
@@ -58,30 +61,46 @@ def _one_by_one(records: list[Value]) -> list[Value]:
     if isinstance(whole, list) and _holds_records(whole):
         return list(enumerate(whole, start=1))
     if isinstance(whole, dict) and format_of(whole) is None:
-        for inner in whole.values():
-            if any(format_of(entry) is not None for entry in dicts(inner)[:_SAMPLE]):
-                return list(enumerate(inner, start=1))
-            if dicts(inner) and _holds_messages(inner):
-                return [(line, {**whole, "messages": inner})]
+        return _listed_in(line, whole) or records
     return records
+
+
+def _listed_in(line: int, whole: Fields) -> list[Value]:
+    """Return the records in an object's first list that has some, or the object as one run; [] if it has neither."""
+    for inner in whole.values():
+        entries = dicts(inner)
+        if not entries:
+            continue
+        if _has_known_record(entries):
+            return list(enumerate(inner, start=1))
+        if _holds_messages(inner):
+            return [(line, {**whole, "messages": inner})]
+    return []
 
 
 def _without_envelope(record: Any) -> Any:
     """Return the one known record inside of another object: an event's span, the data of an answer."""
     if not isinstance(record, dict) or format_of(record) is not None:
         return record
-    known = [inner for inner in record.values() if isinstance(inner, dict) and format_of(inner) is not None]
+    inside = [inner for inner in record.values() if isinstance(inner, dict)]
+    known = [inner for inner in inside if format_of(inner) is not None]
     return known[0] if len(known) == 1 else record
 
 
 def _holds_records(entries: list[Any]) -> bool:
     """Return True for a list of records, False for a list of messages (a run of its own)."""
-    if any(format_of(entry) is not None for entry in entries[:_SAMPLE]):
+    if _has_known_record(entries):
         return True
     if not entries or not all(isinstance(entry, (dict, list)) for entry in entries):
         return False
-    is_pair = isinstance(entries[0], list) and bool(entries[0]) and isinstance(entries[0][0], str)
-    return not is_pair and not _holds_messages(entries)
+    first = entries[0]
+    if isinstance(first, list) and first and isinstance(first[0], str):  # a pair of role and text
+        return False
+    return not _holds_messages(entries)
+
+
+def _has_known_record(entries: list[Any]) -> bool:
+    return any(format_of(entry) is not None for entry in entries[:_SAMPLE])
 
 
 def _holds_messages(entries: list[Any]) -> bool:
@@ -102,7 +121,9 @@ def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any
     if known is PLAIN:
         yield from known.read(records)
         return
-    yield from ((line, record) for line, record in records if isinstance(record, LogError))
+    for line, record in records:
+        if isinstance(record, LogError):
+            yield line, record
     line = records[0][0] if records else 1
     try:
         yield from known.read(records)

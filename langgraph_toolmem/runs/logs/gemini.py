@@ -26,8 +26,14 @@ def _read_parts(message: Fields, transcript: Transcript) -> None:
         elif isinstance(part.get("text"), str):
             transcript.say(message.get("role") or "user", part["text"])
         else:
-            kind = next((key for key, value in part.items() if value is not None), "empty")
-            transcript.leave_out(f"{kind!r} parts")
+            transcript.leave_out(f"{_kind_of(part)!r} parts")
+
+
+def _kind_of(part: Fields) -> str:
+    for key, value in part.items():
+        if value is not None:
+            return key
+    return "empty"
 
 
 def _has_failed(answer: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import Observation, history_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, decoded
+from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of
 
 
 def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
@@ -17,27 +17,29 @@ def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 def _observations(records: list[Value]) -> Iterator[Observation]:
     for line, record in objects_of(records):
         trace = record["trace"] if isinstance(record.get("trace"), dict) else record
-        if not isinstance(listed := record.get("observations", trace.get("observations")), list):
+        steps = record.get("observations", trace.get("observations"))
+        if not isinstance(steps, list):  # an export of the observations alone
             yield _observation(line, record, {})
             continue
         facts = {
-            "thread_id": trace.get("sessionId") or trace.get("session_id") or trace.get("id"),
-            "user_id": trace.get("userId") or trace.get("user_id"),
+            "thread_id": first_of(trace, "sessionId", "session_id", "id"),
+            "user_id": first_of(trace, "userId", "user_id"),
             "success": _success(trace.get("scores")),
         }
-        for step in dicts(listed):
+        for step in dicts(steps):
             yield _observation(line, step, facts)
 
 
 def _observation(line: int, step: Fields, facts: Fields) -> Observation:
     kind = str(step.get("type"))
-    trace = step.get("traceId") or step.get("trace_id") or facts.get("thread_id") or line
-    is_model_call = kind == "GENERATION"
+    history: list[Any] = []
+    if kind == "GENERATION":
+        history = history_of(step.get("input"), step.get("output"))
     return Observation(
         line=line,
-        trace=str(trace),
-        start=str(step.get("startTime") or step.get("start_time") or ""),
-        history=history_of(step.get("input"), step.get("output")) if is_model_call else [],
+        trace=str(first_of(step, "traceId", "trace_id") or facts.get("thread_id") or line),
+        start=str(first_of(step, "startTime", "start_time") or ""),
+        history=history,
         tool=str(step.get("name") or "") if kind == "TOOL" else "",
         arguments=decoded(step.get("input")),
         result=step.get("output"),

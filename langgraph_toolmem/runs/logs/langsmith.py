@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.chat import message_of_pair
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, latest_snapshots
-
-_THREADS: Final = ("thread_id", "session_id", "conversation_id")
-_SCORES: Final = ("success", "correctness", "correct", "user_score", "score")
-"""Keys of LangSmith's feedback on a whole run."""
+from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, first_of, latest_snapshots
 
 
 def _read_runs(records: list[Value]) -> Iterator[tuple[int, Fields]]:
-    traces: defaultdict[str, list[tuple[int, Fields]]] = defaultdict(list)
+    traces: dict[str, _Trace] = {}
     for line, run in objects_of(records):
-        traces[str(run.get("trace_id") or run.get("id") or line)].append((line, run))
-    for trace, numbered in sorted(traces.items(), key=lambda item: min(_start(run) for _, run in item[1])):
-        yield from _read_trace(trace, numbered)
+        trace_id = str(run.get("trace_id") or run.get("id") or line)
+        traces.setdefault(trace_id, _Trace(trace_id, line)).runs.append(run)
+    for trace in traces.values():
+        trace.runs.sort(key=_start)
+    for trace in sorted(traces.values(), key=_Trace.start):
+        yield from _read_trace(trace)
 
 
-def _read_trace(trace: str, numbered: list[tuple[int, Fields]]) -> Iterator[tuple[int, Fields]]:
-    runs = sorted((run for _, run in numbered), key=_start)
-    roots = [run for run in runs if not run.get("parent_run_id")]
+@dataclass(slots=True)
+class _Trace:
+    """The runs of a trace, and the line of the first one."""
+
+    trace_id: str
+    line: int
+    runs: list[Fields] = field(default_factory=list)
+
+    def start(self) -> str:
+        return _start(self.runs[0])
+
+
+def _read_trace(trace: _Trace) -> Iterator[tuple[int, Fields]]:
+    roots = [run for run in trace.runs if not run.get("parent_run_id")]
     metadata: Fields = {}
-    for run in [*runs, *roots]:
+    for run in [*trace.runs, *roots]:
         metadata |= (run.get("extra") or {}).get("metadata") or run.get("metadata") or {}
-    histories = [history for history in map(_root_history, roots) if history]
-    if not histories:
-        histories = [_model_call(run) for run in runs if run.get("run_type") == "llm"]
     facts: Fields = {
-        "thread_id": next((str(metadata[key]) for key in _THREADS if metadata.get(key)), trace),
+        "thread_id": str(first_of(metadata, "thread_id", "session_id", "conversation_id") or trace.trace_id),
         "user_id": metadata.get("user_id"),
-        "success": next((score for score in map(_score, roots) if score is not None), None),
+        "success": _success(roots),
     }
-    yield from latest_snapshots([Snapshot(numbered[0][0], facts, transcribe(history)) for history in histories])
+    snapshots = [Snapshot(trace.line, facts, transcribe(history)) for history in _histories(trace, roots)]
+    yield from latest_snapshots(snapshots)
+
+
+def _histories(trace: _Trace, roots: list[Fields]) -> list[list[Any]]:
+    """Return the histories of whole agents; of calls of models if no agent was logged."""
+    histories = [_root_history(run) for run in roots]
+    if not any(histories):
+        return [_model_call(run) for run in trace.runs if run.get("run_type") == "llm"]
+    return [history for history in histories if history]
+
+
+def _success(roots: list[Fields]) -> bool | None:
+    for run in roots:
+        success = _score(run)
+        if success is not None:
+            return success
+    return None
 
 
 def _start(run: Fields) -> str:
@@ -56,7 +80,9 @@ def _root_history(run: Fields) -> list[Any]:
     if not gave or run.get("run_type") == "llm":
         return []
     contents = {_content_of(message) for message in gave}
-    return gave if given and _content_of(given[0]) in contents else [*given, *gave]
+    if given and _content_of(given[0]) in contents:  # LangGraph's output repeats the input
+        return gave
+    return [*given, *gave]
 
 
 def _model_call(run: Fields) -> list[Any]:
@@ -66,13 +92,16 @@ def _model_call(run: Fields) -> list[Any]:
     answers = outputs.get("generations") or outputs.get("choices") or []
     while isinstance(answers, list) and answers and isinstance(answers[0], list):
         answers = answers[0]
-    said = [answer["message"] for answer in answers[:1] if isinstance(answer, dict) and "message" in answer]
-    return [*given, *said]
+    if answers and isinstance(answers[0], dict) and "message" in answers[0]:
+        return [*given, answers[0]["message"]]
+    return given
 
 
 def _asked(run: Fields) -> Any:
     asked = (run.get("inputs") or {}).get("messages")
-    return {"role": "user", "content": asked} if isinstance(asked, str) else asked
+    if isinstance(asked, str):
+        return {"role": "user", "content": asked}
+    return asked
 
 
 def _messages_of(messages: Any) -> list[Any]:
@@ -87,17 +116,20 @@ def _messages_of(messages: Any) -> list[Any]:
 
 
 def _content_of(message: Any) -> str:
-    if isinstance(message, dict):
-        for key in ("kwargs", "data"):
-            message = message[key] if isinstance(message.get(key), dict) else message
-        return json.dumps(message.get("content"), sort_keys=True)
-    return json.dumps(message)
+    if not isinstance(message, dict):
+        return json.dumps(message)
+    for key in ("kwargs", "data"):  # LangChain's dumps, and `messages_to_dict`
+        if isinstance(message.get(key), dict):
+            message = message[key]
+    return json.dumps(message.get("content"), sort_keys=True)
 
 
 def _score(run: Fields) -> bool | None:
+    """Return LangSmith's feedback on a whole run."""
     stats = run.get("feedback_stats") or {}
-    for key in _SCORES:
-        mean = stats[key].get("avg") if isinstance(stats.get(key), dict) else None
+    for key in ("success", "correctness", "correct", "user_score", "score"):
+        score = stats.get(key)
+        mean = score.get("avg") if isinstance(score, dict) else None
         if isinstance(mean, (int, float)):
             return mean >= 0.5
     return None

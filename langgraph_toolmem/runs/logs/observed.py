@@ -6,6 +6,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from langgraph_toolmem.runs.logs.dialects import transcribe
@@ -15,6 +16,7 @@ from langgraph_toolmem.runs.logs.transcript import (
     Transcript,
     arguments_of,
     decoded,
+    function_of,
     latest_snapshots,
     result_text,
 )
@@ -59,27 +61,41 @@ def read_observations(observations: Iterable[Observation]) -> Iterator[tuple[int
     The histories of model calls are used where they have calls: they say which calls belong to one answer. Otherwise
     (a log of tools alone, or of texts) each executed tool is one call of the model.
     """
-    traces: defaultdict[str, list[Observation]] = defaultdict(list)
-    for observation in observations:
-        traces[observation.trace].append(observation)
-    threads: defaultdict[str, list[Observation]] = defaultdict(list)
-    for trace, steps in traces.items():
-        named = next((step.facts["thread_id"] for step in steps if step.facts.get("thread_id")), trace)
-        threads[str(named)].extend(steps)
-    for thread, steps in threads.items():
-        steps.sort(key=lambda step: step.start)
-        facts: Fields = {"thread_id": thread}
-        for step in steps:
-            facts |= {key: value for key, value in step.facts.items() if value not in (None, "")}
-        snapshots = [Snapshot(step.line, facts, transcribe(step.history)) for step in steps if step.history]
-        if any(step.tool for step in steps) and not any(_has_calls(snapshot.transcript) for snapshot in snapshots):
-            snapshots = [Snapshot(steps[0].line, facts, _tools_alone(steps))]
-        if not any(snapshot.transcript.messages for snapshot in snapshots):
-            snapshots = [Snapshot(steps[0].line, facts, _tools_alone(steps))]
+    for thread, steps in _by_thread(observations).items():
+        steps.sort(key=attrgetter("start"))
         executed = _Executed(steps)
-        for line, fields in latest_snapshots(snapshots):
+        for line, fields in latest_snapshots(_snapshots(thread, steps)):
             executed.add_results(fields["messages"])
             yield line, fields
+
+
+def _by_thread(observations: Iterable[Observation]) -> dict[str, list[Observation]]:
+    """Group steps by conversation: all steps of a trace belong to the thread that one of them names."""
+    traces: defaultdict[str, list[Observation]] = defaultdict(list)
+    named: dict[str, str] = {}
+    for step in observations:
+        traces[step.trace].append(step)
+        if step.facts.get("thread_id"):
+            named.setdefault(step.trace, str(step.facts["thread_id"]))
+    threads: defaultdict[str, list[Observation]] = defaultdict(list)
+    for trace, steps in traces.items():
+        threads[named.get(trace, trace)].extend(steps)
+    return threads
+
+
+def _snapshots(thread: str, steps: Sequence[Observation]) -> list[Snapshot]:
+    facts: Fields = {"thread_id": thread}
+    for step in steps:
+        for key, value in step.facts.items():
+            if value is not None and value != "":
+                facts[key] = value
+    snapshots = [Snapshot(step.line, facts, transcribe(step.history)) for step in steps if step.history]
+    has_messages = any(snapshot.transcript.messages for snapshot in snapshots)
+    has_calls = any(_has_calls(snapshot.transcript) for snapshot in snapshots)
+    has_tools = any(step.tool for step in steps)
+    if not has_messages or (has_tools and not has_calls):
+        return [Snapshot(steps[0].line, facts, _tools_alone(steps))]
+    return snapshots
 
 
 class _Executed:
@@ -99,16 +115,18 @@ class _Executed:
         for message in transcript.messages:
             messages.append(message)
             for call in message.get("tool_calls") or ():
-                result = None if call.get("id") in answered else self._take(call)
+                if call.get("id") in answered:
+                    continue
+                result = self._take(call)
                 if result is not None:
                     messages.append({"role": "tool", "tool_call_id": call.get("id") or "", "content": result})
         transcript.messages = messages
 
     def _take(self, call: Fields) -> str | None:
-        function = call.get("function") or call
-        arguments = function.get("arguments", function.get("args"))
-        for key in (str(call.get("id")), _signature(function.get("name"), arguments)):
-            if steps := self._results.get(key):
+        function = function_of(call)
+        for key in (str(call.get("id")), _signature(function.name, function.arguments)):
+            steps = self._results.get(key)
+            if steps:
                 return result_text(_unwrapped(steps.popleft().result))
         return None
 
@@ -120,7 +138,9 @@ def _signature(tool: Any, arguments: Any) -> str:
 def _unwrapped(result: Any) -> Any:
     # LangChain's instrumentation logs the whole message of the tool.
     fields = decoded(result)
-    return fields["content"] if isinstance(fields, dict) and {"content", "tool_call_id"} <= fields.keys() else result
+    if isinstance(fields, dict) and "content" in fields and "tool_call_id" in fields:
+        return fields["content"]
+    return result
 
 
 def _has_calls(transcript: Transcript) -> bool:
@@ -129,45 +149,80 @@ def _has_calls(transcript: Transcript) -> bool:
 
 def _tools_alone(steps: Sequence[Observation]) -> Transcript:
     """Return a conversation of executed tools, between the input and the output of the agent that executed them."""
-    frame = max((step.frame or step.history for step in steps), key=len, default=[])
-    transcript = transcribe([message for message in frame if _is_of_user(message)])
+    asked, answered = _frame_of(steps)
+    transcript = transcribe(asked)
     for step in steps:
-        if not step.tool:
-            transcript.leave_out(f"{step.kind!r} steps without messages", not (step.frame or step.history))
-        elif step.arguments is None:
-            transcript.leave_out("calls without arguments in the log")
-        else:
-            transcript.end_answer()
-            call_id = transcript.call(step.tool, decoded(step.arguments))
-            if call_id and step.result is not None:
-                transcript.answer(_unwrapped(step.result), call_id, failed=step.failed)
-    answer = transcribe([message for message in frame if not _is_of_user(message)])
+        if step.tool:
+            _add_executed(step, transcript)
+        elif not step.frame and not step.history:
+            transcript.leave_out(f"{step.kind!r} steps without messages")
+    answer = transcribe(answered)
     transcript.messages += answer.messages
     transcript.dialects |= answer.dialects
     return transcript
 
 
-def _is_of_user(message: Any) -> bool:
-    return isinstance(message, dict) and message.get("role") in ("user", "system", "human")
+def _frame_of(steps: Sequence[Observation]) -> tuple[list[Any], list[Any]]:
+    """Return the messages of the user and the others, of the step that has the most."""
+    frame: list[Any] = []
+    for step in steps:
+        messages = step.frame or step.history
+        if len(messages) > len(frame):
+            frame = messages
+    asked: list[Any] = []
+    answered: list[Any] = []
+    for message in frame:
+        is_of_user = isinstance(message, dict) and message.get("role") in ("user", "system", "human")
+        (asked if is_of_user else answered).append(message)
+    return asked, answered
+
+
+def _add_executed(step: Observation, transcript: Transcript) -> None:
+    if step.arguments is None:
+        transcript.leave_out("calls without arguments in the log")
+        return
+    transcript.end_answer()
+    call_id = transcript.call(step.tool, decoded(step.arguments))
+    if call_id and step.result is not None:
+        transcript.answer(_unwrapped(step.result), call_id, failed=step.failed)
 
 
 def messages_of(value: Any) -> list[Any]:
     """Return the messages in the input or output of a model's call: a list, one message, or a text of the user."""
     value = decoded(value)
-    if isinstance(value, dict):
-        for key in ("messages", "input", "contents", "choices", "output", "content"):
-            if isinstance(value.get(key), list) and "role" not in value:
-                return messages_of(value[key])
-        return [value["message"]] if isinstance(value.get("message"), dict) else [value]
     if isinstance(value, list):
-        return [entry["message"] if isinstance(entry, dict) and "message" in entry else entry for entry in value]
+        return [_message_in(entry) for entry in value]
+    if isinstance(value, dict):
+        return _messages_in(value)
     return [value] if value else []
+
+
+def _messages_in(value: Fields) -> list[Any]:
+    if "role" not in value:
+        for key in ("messages", "input", "contents", "choices", "output", "content"):
+            if isinstance(value.get(key), list):
+                return messages_of(value[key])
+    if isinstance(value.get("message"), dict):
+        return [value["message"]]
+    return [value]
+
+
+def _message_in(entry: Any) -> Any:
+    # OpenAI's choices wrap their message.
+    if isinstance(entry, dict) and "message" in entry:
+        return entry["message"]
+    return entry
 
 
 def history_of(asked: Any, answered: Any) -> list[Any]:
     """Return prompt and answer of a model's call as messages; bare texts are of the user and the model."""
-    history: list[Any] = []
-    for role, value in (("user", asked), ("assistant", answered)):
-        messages = messages_of(value)
-        history += [{"role": role, "content": message} if isinstance(message, str) else message for message in messages]
+    return _with_roles(messages_of(asked), "user") + _with_roles(messages_of(answered), "assistant")
+
+
+def _with_roles(messages: Iterable[Any], role: str) -> list[Any]:
+    history = []
+    for message in messages:
+        if isinstance(message, str):
+            message = {"role": role, "content": message}
+        history.append(message)
     return history

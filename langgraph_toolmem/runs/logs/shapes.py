@@ -51,20 +51,29 @@ def has_shape(value: Any, signatures: Iterable[Signature]) -> bool:
 
 def describe_nearest(value: Any, known: Iterable[Dialect | LogFormat]) -> str:
     """Return the known format that shares the largest part of its places with a value, and the first that differs."""
-    best, most, place = "", 0.0, ""
+    best, most, missing = "", 0.0, ""
     for candidate in known:
         for signature in candidate.signatures:
-            shared = sum(_share_of_path(value, wanted) for wanted in signature) / len(signature)
-            if shared > most:
-                best, most, place = candidate.name, shared, _first_missing(value, signature) or ""
-    return f"the nearest known format is {best}, which has {place!r}" if best else "no known format is near it"
+            share = _share_of_signature(value, signature)
+            if share > most:
+                best, most, missing = candidate.name, share, _first_missing(value, signature) or ""
+    if not best:
+        return "no known format is near it"
+    return f"the nearest known format is {best}, which has {missing!r}"
+
+
+def _share_of_signature(value: Any, signature: Signature) -> float:
+    return sum([_share_of_path(value, place) for place in signature]) / len(signature)
 
 
 def _share_of_path(value: Any, place: str) -> float:
-    """Return the part of a place's keys that a value has, from the front."""
-    keys = place.partition("=")[0].split(".")
-    shared = sum(_has_place(value, ".".join(keys[:end])) for end in range(1, len(keys) + 1))
-    return (shared + _has_place(value, place)) / (len(keys) + 1)
+    """Return the part of a place's keys that a value has, from the front; the place itself counts as one more."""
+    path = place.partition("=")[0]
+    keys = path.split(".")
+    shared = int(_has_place(value, place))
+    for end in range(1, len(keys) + 1):
+        shared += _has_place(value, ".".join(keys[:end]))
+    return shared / (len(keys) + 1)
 
 
 def _first_missing(value: Any, signature: Signature) -> str | None:
@@ -93,7 +102,9 @@ def _has_path(value: Any, keys: Sequence[str], wanted: Sequence[str]) -> bool:
 
 def dicts(values: Any) -> list[Fields]:
     """Return the objects of a list; [] for what is no list."""
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]
 
 
 def objects_of(records: Iterable[Value]) -> Iterator[tuple[int, Fields]]:

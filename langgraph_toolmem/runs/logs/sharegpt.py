@@ -36,10 +36,11 @@ def _read_conversations(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 def _read_answer(text: str, transcript: Transcript) -> str:
     """Add an answer of the model: text, or a call as ToolBench (`Action:`) or function-calling sets (JSON) write it."""
     transcript.end_answer()
-    if action := _ACTION.match(text):
+    action = _ACTION.match(text)
+    if action:
         transcript.say("assistant", (action["thought"] or "").strip())
         return transcript.call(action["tool"].strip(), _first_object(text[action.end() :]))
-    called = arguments_of(text) if text.lstrip().startswith("{") else None
+    called = arguments_of(text)
     if called and "name" in called:
         return transcript.call(called["name"], called.get("arguments", called.get("parameters")))
     transcript.say("assistant", text)

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import Observation, messages_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, decoded, is_text, joined_text
+from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, is_text, joined_text
 
-_MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
 _EVENT_ROLES: Final = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -29,8 +28,10 @@ def _read_spans(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         for event in _log_records(record):
             logged[str(event.get("spanId") or event.get("span_id"))].append(event)
-        spans.extend((line, span) for span in _unwrap(record))
-    yield from read_observations(_observation(line, span, logged) for line, span in spans)
+        for span in _unwrap(record):
+            spans.append((line, span))
+    # A log record may come after its span, so all are read first.
+    yield from read_observations([_observation(line, span, logged) for line, span in spans])
 
 
 def _unwrap(record: Fields) -> Iterator[Fields]:
@@ -55,41 +56,56 @@ def _log_records(record: Fields) -> Iterator[Fields]:
 
 def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> Observation:
     context = span.get("context") or {}
-    trace = span.get("traceId") or span.get("traceID") or span.get("trace_id") or context.get("trace_id") or line
-    span_id = span.get("spanId") or span.get("spanID") or span.get("span_id") or context.get("span_id")
-    flat = _pairs(span.get("attributes", span.get("tags")))
-    events = [*(span.get("events") or span.get("logs") or ()), *logged.get(str(span_id), ())]
-    for event in events:
-        flat = {**_pairs(event.get("attributes", event.get("fields"))), **flat}
-    facts = nested(flat)
+    trace = first_of(span, "traceId", "traceID", "trace_id") or context.get("trace_id") or line
+    span_id = first_of(span, "spanId", "spanID", "span_id") or context.get("span_id")
+    events = [*(first_of(span, "events", "logs") or ()), *logged.get(str(span_id), ())]
+    facts = _facts_of(span, events)
     operation = _at(facts, "gen_ai.operation.name")
     kind = str(_at(facts, "openinference.span.kind") or span.get("span_kind") or operation or span.get("name"))
     history = _conventions(facts) or _events(events, facts) or _openinference(facts)
-    is_model_call = operation is None or operation in _MODEL_CALLS
-    executed = kind in ("TOOL", "execute_tool")
+    frame: list[Any] = []
+    if operation is not None and operation not in ("chat", "generate_content", "text_completion"):
+        # the span of a whole agent repeats the first and the last message of its model calls
+        history, frame = [], history
     return Observation(
         line=line,
         trace=str(trace),
-        start=str(span.get("startTimeUnixNano") or span.get("start_time") or span.get("startTime") or ""),
-        history=history if is_model_call else [],
-        frame=[] if is_model_call else history,
-        tool=str(_first(facts, _TOOL_NAMES) or span.get("name")) if executed else "",
-        call_id=_first(facts, ("gen_ai.tool.call.id", "tool.id")),
-        arguments=_first(facts, _ARGUMENTS),
-        result=_first(facts, _RESULTS),
+        start=str(first_of(span, "startTimeUnixNano", "start_time", "startTime") or ""),
+        history=history,
+        frame=frame,
+        tool=_tool_of(span, facts, kind),
+        call_id=_first(facts, "gen_ai.tool.call.id", "tool.id"),
+        arguments=_first(facts, "gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "input.value"),
+        result=_first(facts, "gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value"),
         kind=kind,
-        facts={"thread_id": _first(facts, _THREADS), "user_id": _first(facts, ("user.id", "enduser.id"))},
+        facts={
+            "thread_id": _first(facts, "gen_ai.conversation.id", "session.id"),
+            "user_id": _first(facts, "user.id", "enduser.id"),
+        },
     )
 
 
-_TOOL_NAMES: Final = ("gen_ai.tool.name", "tool.name")
-_ARGUMENTS: Final = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "input.value")
-_RESULTS: Final = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value")
-_THREADS: Final = ("gen_ai.conversation.id", "session.id")
+def _facts_of(span: Fields, events: Iterable[Fields]) -> Fields:
+    """Return the attributes of a span and its events as objects in each other; the span's own come first."""
+    flat = _pairs(span.get("attributes", span.get("tags")))
+    for event in events:
+        flat = {**_pairs(event.get("attributes", event.get("fields"))), **flat}
+    facts: Fields = nested(flat)
+    return facts
 
 
-def _first(facts: Fields, paths: Iterable[str]) -> Any:
-    return next((value for value in (_at(facts, path) for path in paths) if value is not None), None)
+def _tool_of(span: Fields, facts: Fields, kind: str) -> str:
+    if kind not in ("TOOL", "execute_tool"):
+        return ""
+    return str(_first(facts, "gen_ai.tool.name", "tool.name") or span.get("name"))
+
+
+def _first(facts: Fields, *paths: str) -> Any:
+    for path in paths:
+        value = _at(facts, path)
+        if value is not None:
+            return value
+    return None
 
 
 # --- attributes ---
@@ -99,20 +115,31 @@ def _pairs(given: Any) -> Fields:
     """Return attributes by name: a dict of the console exporter, pairs of OTLP or tags of Jaeger."""
     if isinstance(given, dict):
         return given
-    return {str(pair["key"]): _plain_value(pair.get("value")) for pair in dicts(given) if "key" in pair}
+    attributes: Fields = {}
+    for pair in dicts(given):
+        if "key" in pair:
+            attributes[str(pair["key"])] = _plain_value(pair.get("value"))
+    return attributes
 
 
 def _plain_value(value: Any) -> Any:
+    """Return a value of OTLP, which wraps it in an object with its type: ``{"stringValue": "x"}``."""
     if not isinstance(value, dict) or not value:
         return value
     kind, inner = next(iter(value.items()))
     if kind == "arrayValue":
-        return [_plain_value(element) for element in (inner or {}).get("values") or ()]
-    return _pairs((inner or {}).get("values")) if kind == "kvlistValue" else inner
+        elements = (inner or {}).get("values") or ()
+        return [_plain_value(element) for element in elements]
+    if kind == "kvlistValue":
+        return _pairs((inner or {}).get("values"))
+    return inner
 
 
 def nested(value: Any) -> Any:
-    """Return a value whose dotted keys are objects in each other: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``."""
+    """Return a value whose dotted keys are objects in each other: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``.
+
+    A value whose name is also the beginning of other names goes under "".
+    """
     if isinstance(value, list):
         return [nested(element) for element in value]
     if not isinstance(value, dict):
@@ -120,33 +147,49 @@ def nested(value: Any) -> Any:
     tree: Fields = {}
     for key, inner in value.items():
         *path, last = key.split(".")
-        node = tree
-        for name in path:
-            below = node.get(name)
-            if not isinstance(below, dict):
-                below = node[name] = {} if below is None else {"": below}
-            node = below
-        inner = nested(inner)
-        known = node.get(last)
-        if isinstance(known, dict):
-            known.update(inner if isinstance(inner, dict) else {"": inner})
-        else:
-            node[last] = inner
+        _put(_node_at(tree, path), last, nested(inner))
     return tree
+
+
+def _node_at(tree: Fields, path: Iterable[str]) -> Fields:
+    """Return the object at a path; missing ones are made."""
+    node = tree
+    for name in path:
+        below = node.get(name)
+        if below is None:
+            below = node[name] = {}
+        elif not isinstance(below, dict):
+            below = node[name] = {"": below}
+        node = below
+    return node
+
+
+def _put(node: Fields, name: str, value: Any) -> None:
+    known = node.get(name)
+    if not isinstance(known, dict):
+        node[name] = value
+    elif isinstance(value, dict):
+        known.update(value)
+    else:
+        known[""] = value
 
 
 def _at(facts: Any, path: str) -> Any:
     for key in path.split("."):
-        facts = facts.get(key) if isinstance(facts, dict) else None
-    return facts.get("") if isinstance(facts, dict) and "" in facts else facts
+        if not isinstance(facts, dict):
+            return None
+        facts = facts.get(key)
+    if isinstance(facts, dict) and "" in facts:
+        return facts[""]
+    return facts
 
 
 def _elements(node: Any) -> list[Fields]:
     """Return the elements of a list, of its JSON, or of an object with the keys 0, 1, 2."""
     node = decoded(node)
     if isinstance(node, dict):
-        numbered = sorted((int(key), inner) for key, inner in node.items() if key.isdecimal())
-        node = [inner for _, inner in numbered]
+        numbers = sorted([key for key in node if key.isdecimal()], key=int)
+        node = [node[number] for number in numbers]
     return dicts(node)
 
 
@@ -164,15 +207,19 @@ def _conventions(facts: Fields) -> list[Any]:
 
 
 def _numbered(message: Fields) -> Fields:
+    """Return a message whose lists may be written as JSON or as numbered attributes."""
+    content = decoded(message.get("content"))
+    if not isinstance(content, list):
+        content = message.get("content") or ""
+    read = {**message, "content": content}
     calls = [_call(call) for call in _elements(message.get("tool_calls"))]
-    content = decoded(message.get("content")) if isinstance(decoded(message.get("content")), list) else None
-    text = {"content": message.get("content") or "" if content is None else content}
-    return {**message, **text, "tool_calls": calls} if calls else {**message, **text}
+    if calls:
+        read["tool_calls"] = calls
+    return read
 
 
 def _call(call: Fields) -> Fields:
-    function = call.get("function") if isinstance(call.get("function"), dict) else call
-    assert isinstance(function, dict)
+    function = call["function"] if isinstance(call.get("function"), dict) else call
     name, arguments = function.get("name"), function.get("arguments")
     return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -183,27 +230,37 @@ def _events(events: Iterable[Any], facts: Fields) -> list[Any]:
     listed = decoded(facts.get("events"))
     for event in [*events, *dicts(listed)]:
         fields = nested(_pairs(event.get("attributes", event.get("fields"))))
-        body = event.get("body")
-        body = _plain_value(body) if isinstance(body, dict) else body
-        name = str(event.get("eventName") or event.get("event.name") or _at(fields, "event.name") or event.get("name"))
+        named = first_of(event, "eventName", "event.name") or _at(fields, "event.name") or event.get("name")
+        name = str(named)
         if name not in _EVENT_ROLES:
             continue
-        given = decoded(_at(fields, "gen_ai.event.content"))
-        message: Fields = {**fields, **event} if listed else fields
-        for more in (body, given):
-            message = {**message, **more} if isinstance(more, dict) else message
-        inner = decoded(message.get("message"))
-        message = {**message, **inner} if isinstance(inner, dict) else message
-        message = {"role": _EVENT_ROLES[name], **_kept(message)}
+        message = _kept(_event_fields(event, fields, is_listed=bool(listed)))
+        message = {"role": _EVENT_ROLES[name], **message}
         messages.append(_tool_message(message) if name == "gen_ai.tool.message" else _numbered(message))
     return messages
 
 
+def _event_fields(event: Fields, fields: Fields, *, is_listed: bool) -> Fields:
+    """Return the fields of an event's message, wherever the versions of the conventions have them."""
+    merged: Fields = {**fields, **event} if is_listed else fields
+    body = event.get("body")
+    content = decoded(_at(fields, "gen_ai.event.content"))
+    for more in (_plain_value(body), content):
+        if isinstance(more, dict):
+            merged = {**merged, **more}
+    inner = decoded(merged.get("message"))
+    if isinstance(inner, dict):
+        merged = {**merged, **inner}
+    return merged
+
+
 def _kept(message: Fields) -> Fields:
-    return {key: decoded(message[key]) if key == "tool_calls" else message[key] for key in _KEYS if message.get(key)}
-
-
-_KEYS: Final = ("role", "content", "tool_calls", "id", "name")
+    kept: Fields = {}
+    for key in ("role", "content", "tool_calls", "id", "name"):
+        value = message.get(key)
+        if value:
+            kept[key] = decoded(value) if key == "tool_calls" else value
+    return kept
 
 
 def _tool_message(message: Fields) -> Fields:
@@ -214,14 +271,19 @@ def _openinference(facts: Fields) -> list[Any]:
     messages = []
     for path, author in (("llm.input_messages", "user"), ("llm.output_messages", "assistant")):
         for element in _elements(_at(facts, path)):
-            message = element.get("message", element)
-            calls = [_call(call.get("tool_call", call)) for call in _elements(message.get("tool_calls"))]
-            role = message.get("role") or author
-            kept = {"content": _text_of(message), "tool_call_id": message.get("tool_call_id")}
-            if role in _ROLES:  # agents that write their calls as code have roles of their own
-                kept["role"] = role
-            messages.append({**kept, "tool_calls": calls} if calls else kept)
+            messages.append(_openinference_message(element.get("message", element), author))
     return messages
+
+
+def _openinference_message(fields: Fields, author: str) -> Fields:
+    message: Fields = {"content": _text_of(fields), "tool_call_id": fields.get("tool_call_id")}
+    role = fields.get("role") or author
+    if role in _ROLES:  # agents that write their calls as code have roles of their own
+        message["role"] = role
+    calls = [_call(call.get("tool_call", call)) for call in _elements(fields.get("tool_calls"))]
+    if calls:
+        message["tool_calls"] = calls
+    return message
 
 
 _ROLES: Final = ("user", "assistant", "system", "tool", "developer", "human", "ai", "model", "function")
@@ -230,11 +292,12 @@ _ROLES: Final = ("user", "assistant", "system", "tool", "developer", "human", "a
 def _text_of(message: Fields) -> Any:
     content = message.get("content")
     if isinstance(content, dict):
-        return joined_text([content[key] for key in sorted(content) if is_text(content[key])])
-    if content is None:
+        blocks = [content[key] for key in sorted(content)]
+    elif content is None:
         blocks = [block.get("message_content", block) for block in _elements(message.get("contents"))]
-        return joined_text([block for block in blocks if is_text(block)])
-    return content
+    else:
+        return content
+    return joined_text(filter(is_text, blocks))
 
 
 _ATTRIBUTES: Final = (

@@ -6,11 +6,34 @@ import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import digest
 
 Fields = dict[str, Any]
+
+
+class CalledFunction(NamedTuple):
+    """Name and arguments of a call as a log has them: of any type, and the arguments often as JSON."""
+
+    name: Any
+    arguments: Any
+
+
+def function_of(call: Fields) -> CalledFunction:
+    """Return the function of a call: OpenAI nests it below "function", LangChain says "args"."""
+    function = call.get("function") or call
+    return CalledFunction(function.get("name"), function.get("arguments", function.get("args")))
+
+
+def first_of(fields: Fields, *keys: str) -> Any:
+    """Return the first value under one of the keys that is not empty; None if there is none."""
+    for key in keys:
+        value = fields.get(key)
+        if value:
+            return value
+    return None
+
 
 BROKEN_ARGUMENTS: Final = "calls whose arguments are not a JSON object"
 ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant", "bot": "assistant"}
@@ -45,10 +68,10 @@ class Transcript:
         self._answer = None
         self.messages.append(message)
         for call in message.get("tool_calls") or ():
-            function = call.get("function") or call
-            if arguments_of(function.get("arguments", function.get("args"))) is None:
+            function = function_of(call)
+            if arguments_of(function.arguments) is None:
                 self.leave_out(BROKEN_ARGUMENTS)
-            self._waiting[str(function.get("name"))].append(str(call.get("id") or ""))
+            self._waiting[str(function.name)].append(str(call.get("id") or ""))
 
     def say(self, role: Any, text: str, *, turn: str | None = None) -> None:
         """Add a text of the user, the model or the system."""
@@ -70,8 +93,11 @@ class Transcript:
             turn: id of the model's answer, where a log writes its parts apart from each other.
         """
         values = arguments_of(arguments)
-        if values is None or not isinstance(name, str) or not name:
-            self.leave_out(BROKEN_ARGUMENTS if values is None else "calls without a tool's name")
+        if values is None:
+            self.leave_out(BROKEN_ARGUMENTS)
+            return ""
+        if not isinstance(name, str) or not name:
+            self.leave_out("calls without a tool's name")
             return ""
         if not call_id:
             self._numbered += 1
@@ -91,7 +117,9 @@ class Transcript:
             call_id = waiting.popleft()
         self._answer = None
         message = {"role": "tool", "tool_call_id": str(call_id), "content": result_text(content)}
-        self.messages.append({**message, "status": "error"} if failed else message)
+        if failed:
+            message["status"] = "error"
+        self.messages.append(message)
 
     def end_answer(self) -> None:
         """Let the next part of the model begin a message of its own."""
@@ -114,7 +142,8 @@ def arguments_of(value: Any) -> Fields | None:
         return {}
     if isinstance(value, str):
         try:
-            value = json.loads(value, strict=False) if value.strip() else {}
+            # Models write line breaks into the texts of their JSON, which only `strict=False` takes.
+            value = json.loads(value.strip() or "{}", strict=False)
         except (ValueError, RecursionError):
             return None
     return value if isinstance(value, dict) else None
@@ -140,8 +169,12 @@ def joined_text(content: Any) -> str:
     """Join the texts of a message's content."""
     if isinstance(content, str):
         return content
-    blocks = content if isinstance(content, Iterable) else ()
-    return "".join(block if isinstance(block, str) else str(block.get("text") or "") for block in blocks)
+    if not isinstance(content, Iterable):
+        return ""
+    text = ""
+    for block in content:
+        text += block if isinstance(block, str) else str(block.get("text") or "")
+    return text
 
 
 def decoded(value: Any) -> Any:
@@ -187,15 +220,17 @@ def latest_snapshots(snapshots: Sequence[Snapshot]) -> Iterator[tuple[int, Field
 
 
 def _positions(messages: Iterable[Any]) -> list[str]:
-    position, positions = "", []
+    """Return a digest of each message and of all before it."""
+    position = ""
+    positions: list[str] = []
     for message in messages:
         fields = message if isinstance(message, dict) else {"content": message}
         if fields.get("role", fields.get("type")) == "system":
             continue
         calls = []
         for call in fields.get("tool_calls") or ():
-            function = call.get("function") or call
-            calls.append([function.get("name"), arguments_of(function.get("arguments", function.get("args")))])
+            function = function_of(call)
+            calls.append([function.name, arguments_of(function.arguments)])
         content = json.dumps([joined_text(_content_of(fields)), calls], sort_keys=True, default=str)
         position = digest(position, content)
         positions.append(position)
@@ -204,8 +239,12 @@ def _positions(messages: Iterable[Any]) -> list[str]:
 
 def _content_of(fields: Fields) -> Any:
     content = fields.get("content")
-    if content is None and isinstance(fields.get("data"), dict):
+    if content is None and isinstance(fields.get("data"), dict):  # messages_to_dict
         content = fields["data"].get("content")
-    if isinstance(content, (str, list)):
-        return [block for block in content if isinstance(block, (str, dict))] if isinstance(content, list) else content
-    return json.dumps(content, default=str) if content is not None else ""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return [block for block in content if isinstance(block, (str, dict))]
+    return json.dumps(content, default=str)
