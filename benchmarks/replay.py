@@ -133,7 +133,10 @@ def row_of(turn: Turn, decision: Decision) -> Row:
     call = (turn.steps[0].tool, calls_text(step.args for step in turn.steps)) if turn.steps else None
     hits = [(option.tool, calls_text(option.calls)) == call for option in decision.options]
     alike = len({step.tool for step in turn.steps}) == 1
-    doubted = [float(option.probability) for option in best if getattr(option.refused, "code", "") in DOUBTS]
+    doubted = []
+    for option in best:
+        if option.refused is not None and option.refused.code in DOUBTS:
+            doubted.append(float(option.probability))
     return Row(
         None if proposal is None else float(proposal.confidence),
         alike and any(hits[:1]),

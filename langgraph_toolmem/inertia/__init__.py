@@ -57,7 +57,7 @@ from langgraph_toolmem.inertia.context import (
     call_digest,
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
-from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.exchange import ContextStore
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
@@ -214,7 +214,7 @@ class Inertia(Method):
         policy: InertiaPolicy | None = None,
         tools: Mapping[str, ToolSpec] | None = None,
         recorded: bool = False,
-        forbidden: str = "",
+        forbidden: Refusal | None = None,
         model_input: ModelInput = UNSEEN,
         agent: AgentPolicy | None = None,
         lookups: Collection[str] = (),
@@ -232,7 +232,7 @@ class Inertia(Method):
             tools: the available tools at this step, as `read_tools` reads them. Defaults to the memory's own.
             recorded: True if a recorder reports the executions of this turn: a call that it does not report was not
                 executed.
-            forbidden: why no call may be made here whatever the record says; "" if one may.
+            forbidden: why no call may be made here at any confidence; None if one may.
             model_input: what the model sees besides the messages.
             agent: the agent that asks, for the report. Defaults to an unnamed one with this policy.
             lookups: tools that are looked up before the model is asked, so no call of them is made in its place.
@@ -254,10 +254,10 @@ class Inertia(Method):
             core.lifecycle.inputs.note(run.next_key, model_input)
             state.seen = read_input(model_input)
             decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=tools)
-            if forbidden:
+            if forbidden is not None:
                 decision = decision.held(forbidden)
             elif decision.proposal is not None and decision.proposal.tool in lookups:
-                decision = decision.held(Reason("context", "it is looked up before the model is asked"))
+                decision = decision.held(Refusal("context", "it is looked up before the model is asked"))
             if recorded:
                 core.executions.begins(run.next_key)
             whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
@@ -269,7 +269,7 @@ class Inertia(Method):
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
                 by_context = decision.proposal is not None and decision.proposal.tool in lookups
-                audit = decision.would_act and not forbidden and not chosen.shadow and not by_context
+                audit = decision.would_act and forbidden is None and not chosen.shadow and not by_context
                 begun = open_turn(core.graph, state, run.next_key, decision, user.digest, audit=audit)
                 begun += self.agents.begun(asking, core.hour(), acted=False)
                 if decision.proposal is not None and would_save(decision, asking, forbidden):
@@ -368,10 +368,10 @@ class Inertia(Method):
             )
             return decision, ()
         neighbours = graph.cases.near(state, k=NEIGHBOURS)
-        decision = calibrated.decide(
-            graph,
-            state,
-            neighbours,
+        turn = calibrated.ModelTurn(
+            graph=graph,
+            state=state,
+            neighbours=neighbours,
             tables=self._tables,
             specs=specs,
             policy=policy,
@@ -379,7 +379,7 @@ class Inertia(Method):
             today=self.core.hour() // 24,
             draw=self._draw(state),
         )
-        return decision, neighbours
+        return calibrated.decide(turn), neighbours
 
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
         """Log once per set of tools what the developer's declarations cover, and what nobody declared."""
@@ -518,7 +518,7 @@ class Inertia(Method):
             return with_context(section_of(*known), self.context)
 
 
-def _not_our_turn(run: Run) -> str:
+def _not_our_turn(run: Run) -> Refusal:
     if run.next_key is None:
-        return Reason("not_the_models_turn", "tool calls are pending: it is not the model's turn")
-    return Reason("not_the_models_turn", "the model has answered: the run is over until the user speaks")
+        return Refusal("not_the_models_turn", "tool calls are pending: it is not the model's turn")
+    return Refusal("not_the_models_turn", "the model has answered: the run is over until the user speaks")

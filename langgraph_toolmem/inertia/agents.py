@@ -11,7 +11,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Decision, Proposal, calls_text
+from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, calls_text
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.run import Turn
 
@@ -294,9 +294,9 @@ def shadowed(
     return [ShadowOpened(turn, agent.key, run, user, hour, thread, proposal.tool, call, args)]
 
 
-def would_save(decision: Decision, agent: AgentPolicy, forbidden: str) -> bool:
+def would_save(decision: Decision, agent: AgentPolicy, forbidden: Refusal | None) -> bool:
     """Return True if only shadow mode keeps a call from being made."""
-    return decision.would_act and agent.policy.shadow and not forbidden
+    return decision.would_act and agent.policy.shadow and forbidden is None
 
 
 def _call_digest(tool: str, calls: Sequence[Mapping[str, Any]]) -> str:

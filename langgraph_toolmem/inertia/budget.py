@@ -24,7 +24,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Reason
+from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 CAPACITY: Final = 3.0
@@ -182,8 +182,8 @@ class Budget(Table):
         used = min(1.0, max(0.0, (CAPACITY - room) / CAPACITY))
         return least + max(0.0, SUREST - least) * used
 
-    def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[str, bool]:
-        """Return why a proposal is not acted on ("" if it is), and True if the policy would act but for the check.
+    def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[Refusal | None, bool]:
+        """Return why a proposal is not acted on (None if it is), and True if the policy would act but for the check.
 
         `p` is the probability that the call is what the model would do; a `draw` below `audit_rate` means an audit.
         """
@@ -193,16 +193,16 @@ class Budget(Table):
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
                 f"({self.graph.turns} turns seen)"
             )
-            return Reason("budget", text), False
+            return Refusal("budget", text), False
         bar = self.bar(policy, changes=changes)
         if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
             text = f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}"
-            return Reason("budget", text), False
+            return Refusal("budget", text), False
         if policy.shadow:
-            return Reason("shadow", "shadow mode: the model is asked and the answer compared"), True
+            return Refusal("shadow", "shadow mode: the model is asked and the answer compared"), True
         if draw < policy.audit_rate:
-            return Reason("audit", "audit: the model is asked and the answer compared"), True
-        return "", False
+            return Refusal("audit", "audit: the model is asked and the answer compared"), True
+        return None, False
 
     # --- reported ---
 

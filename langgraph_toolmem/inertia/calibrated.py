@@ -1,15 +1,20 @@
 """The default policy: weigh the candidates by their record, and propose the likeliest call.
 
-One model turn, in this order: `candidates` lists what may come, `estimator` says how likely each is, and the likeliest
-is proposed unless something speaks against it: `guards` (no record excuses these), an unfamiliar request (`novelty`),
-values in the outputs (`cases`), or the `budget` of misses.
+One model turn, in this order: `candidates` lists the calls that may come, `estimator` gives each its probability, and
+the likeliest call is proposed unless a veto refuses it. `VETOES` are asked about every candidate, in their order;
+`VETOES_OF_THE_BEST` compare outputs and sources, which costs more, and are asked about the likeliest one. The budget
+of misses (`budget`) comes last.
+
+To add a rule: write a function that takes a `Weighed` candidate and the `ModelTurn`, returns a `Refusal` or None, and
+name it in one of the two tuples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.sources import describe
@@ -19,17 +24,16 @@ from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import CallContexts, Candidate, candidates
 from langgraph_toolmem.inertia.cases import Cases
 from langgraph_toolmem.inertia.corrections import Corrections
-from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, record_keys
 from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import InertiaEvidence
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import ABSENT
 
 PROVEN: Final = 2
-"""Right predictions of a tool that changes something before it is called: the first ones stand on others' record."""
+"""Right predictions of a changing tool before it is called: the estimate of the first ones rests on other tools."""
 
 
 class Tables(NamedTuple):
@@ -44,77 +48,218 @@ class Tables(NamedTuple):
     corrections: Corrections
 
 
-def decide(
-    graph: ToolGraph,
-    state: RunState,
-    neighbours: Sequence[Neighbour],
-    *,
-    tables: Tables,
-    specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
-    constants: Collection[str],
-    today: int,
-    draw: float,
-) -> Decision:
-    """Weigh the likeliest calls by their record. A `draw` (0 to 1) below `audit_rate` means an audit."""
-    found = candidates(graph, tables.contexts, state, neighbours, specs=specs, constants=constants)
-    if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
-        return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
-    keys = [record_keys(c, state) for c in found]
-    novelty = Novelty(state, neighbours, graph.cases)
-    fresh = [novelty.new_words(c) for c in found]
-    shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, fresh, strict=True)]
-    columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)
-    likely = map(float, tables.estimator.probabilities(columns))
-    weighed = sorted(zip(likely, found, keys, columns.round(3).tolist(), fresh, strict=True), key=lambda w: -w[0])
+@dataclass(frozen=True)
+class ModelTurn:
+    """The model turn that is decided, with all evidence about it.
 
-    def refused(p: float, c: Candidate, new: float | None, *, changes: bool) -> str:
-        if c.tool == WORDS:
-            return Reason("answer_in_words", "the model is likely to answer in words")
-        if no := refusal(c.tool, c.calls, specs=specs, policy=policy, graph=graph, state=state):
-            return no
-        if unlike := tables.novelty.refusal(c.tool, new) or (novelty.strange(c) if changes else ""):
-            return unlike
-        if changes and graph.by_tool.get(c.tool, {}).get("hits", 0) < PROVEN:
-            return Reason("unproven", f"too few predictions of {c.tool} were right so far")
-        least = policy.bound_of(changes).min_precision
-        if p < least:
-            return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}")
-        return "" if changes else novelty.against(c)
+    Attributes:
+        graph: the tool graph, locked by the caller.
+        state: the run so far.
+        neighbours: past requests that went the same way, nearest first.
+        tables: the tables of inertia.
+        specs: the tools that may be called now.
+        policy: the policy of this run.
+        constants: parameters whose values are declared (`ToolMemory(constants=...)`).
+        today: days since 1970, by the memory's clock.
+        draw: a number from 0 to 1; below the policy's `audit_rate` it means an audit.
+    """
 
-    def option(p: float, c: Candidate, records: tuple[str, ...], row: list[float], new: float | None) -> Option:
-        changes = c.tool in specs and may_write(c.tool, specs)
-        stale = may_be_stale(c.tool, c.calls, specs, state)
-        sources = {name: filled.source for name, filled in c.filled.items() if filled.value is not ABSENT}
-        why = refused(p, c, new, changes=changes)
-        return Option(c.tool, c.calls, p, why, changes, stale, records, row, new, sources)
+    graph: ToolGraph
+    state: RunState
+    neighbours: Sequence[Neighbour]
+    tables: Tables
+    specs: Mapping[str, ToolSpec]
+    policy: InertiaPolicy
+    constants: Collection[str]
+    today: int
+    draw: float
 
-    options = tuple(option(*each) for each in weighed)
-    (p, best, *_), first = weighed[0], options[0]
-    if first.refused:
-        return Decision(None, first.refused, options, p)
-    doubt = tables.corrections.refusal(first)
-    doubt = doubt or tables.cases.refusal(state, best.tool, changes=first.changes, today=today)
-    if doubt:
-        return Decision(None, doubt, (replace(first, refused=doubt), *options[1:]), p)
-    hold, audit = tables.budget.held_back(policy, p, draw, changes=first.changes)
+    @cached_property
+    def novelty(self) -> Novelty:
+        """The wording of the request, next to that of past requests."""
+        return Novelty(self.state, self.neighbours, self.graph.cases)
+
+
+class Weighed(NamedTuple):
+    """A candidate with its estimate.
+
+    Attributes:
+        candidate: the call.
+        probability: that the model does exactly this.
+        records: keys of its records (`record_keys`).
+        columns: the estimator's columns.
+        new_words: share of the request's words that are new (`Novelty.new_words`).
+        changes: True if the call may change something.
+    """
+
+    candidate: Candidate
+    probability: float
+    records: tuple[str, str]
+    columns: list[float]
+    new_words: float | None
+    changes: bool
+
+    @property
+    def tool(self) -> str:
+        """The candidate's tool."""
+        return self.candidate.tool
+
+
+Veto: TypeAlias = Callable[[Weighed, ModelTurn], Refusal | None]
+
+
+def decide(turn: ModelTurn) -> Decision:
+    """Weigh the likeliest calls by their record, and propose the first unless something refuses it."""
+    found = candidates(
+        turn.graph, turn.tables.contexts, turn.state, turn.neighbours, specs=turn.specs, constants=turn.constants
+    )
+    if not any(candidate.tool != WORDS or candidate.p_tool for candidate in found):
+        return Decision(None, Refusal("nothing_seen", "nothing like this has been seen yet"))
+    weighed = _weigh(found, turn)
+    options = tuple(_option(each, turn) for each in weighed)
+    best, first = weighed[0], options[0]
+    if first.refused is None:
+        doubt = _first_refusal(VETOES_OF_THE_BEST, best, turn)
+        if doubt is not None:
+            options = (replace(first, refused=doubt), *options[1:])
+    refused = options[0].refused
+    if refused is not None:
+        return Decision(None, refused, options, best.probability)
+    hold, audit = turn.tables.budget.held_back(turn.policy, best.probability, turn.draw, changes=best.changes)
+    sources = {name: describe(source) for name, source in first.sources.items()}
     proposal = Proposal(
         tool=best.tool,
-        args=best.calls[0],
-        beside=best.calls[1:],
-        confidence=p,
-        evidence=_evidence(best, p),
-        act=not hold,
+        args=first.calls[0],
+        beside=first.calls[1:],
+        confidence=best.probability,
+        evidence=_evidence(best),
+        act=hold is None,
         hold=hold,
         audit=audit,
-        sources={n: describe(f.source) for n, f in best.filled.items() if f.value is not ABSENT},
+        sources=sources,
     )
-    return Decision(proposal, hold or proposal.evidence, options, p)
+    return Decision(proposal, hold, options, best.probability)
 
 
-def _evidence(best: Candidate, p: float) -> str:
-    parts = [f"In runs like this one {best.tool} came next {best.p_tool:.0%} of the time."]
-    for name, filled in best.filled.items():
-        if filled.value is not ABSENT:
-            parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time).")
-    return " ".join([*parts, f"Confidence {p:.2f}."])
+def _weigh(found: Sequence[Candidate], turn: ModelTurn) -> list[Weighed]:
+    """Return the candidates with their probabilities, likeliest first."""
+    tables = turn.tables
+    records = [record_keys(candidate, turn.state) for candidate in found]
+    new_words = [turn.novelty.new_words(candidate) for candidate in found]
+    familiar = [tables.novelty.share(candidate.tool, new) for candidate, new in zip(found, new_words, strict=True)]
+    columns = columns_of(found, records, familiar, turn.neighbours, tables.evidence.rules)
+    probabilities = tables.estimator.probabilities(columns)
+    weighed = []
+    for position, row in enumerate(columns.round(3).tolist()):
+        candidate = found[position]
+        changes = candidate.tool in turn.specs and may_write(candidate.tool, turn.specs)
+        probability = float(probabilities[position])
+        weighed.append(Weighed(candidate, probability, records[position], row, new_words[position], changes))
+    return sorted(weighed, key=_least_likely)
+
+
+def _least_likely(weighed: Weighed) -> float:
+    return -weighed.probability
+
+
+def _option(weighed: Weighed, turn: ModelTurn) -> Option:
+    candidate = weighed.candidate
+    return Option(
+        candidate.tool,
+        candidate.calls,
+        weighed.probability,
+        refused=_first_refusal(VETOES, weighed, turn),
+        changes=weighed.changes,
+        stale=may_be_stale(candidate.tool, candidate.calls, turn.specs, turn.state),
+        records=weighed.records,
+        columns=weighed.columns,
+        new_words=weighed.new_words,
+        sources=candidate.sources,
+    )
+
+
+def _first_refusal(vetoes: Sequence[Veto], weighed: Weighed, turn: ModelTurn) -> Refusal | None:
+    for veto in vetoes:
+        refused = veto(weighed, turn)
+        if refused is not None:
+            return refused
+    return None
+
+
+# --- vetoes, in the order in which they are asked ---
+
+
+def answer_in_words(best: Weighed, _: ModelTurn) -> Refusal | None:
+    """Refuse an answer in words: the shortcut makes calls only."""
+    if best.tool != WORDS:
+        return None
+    return Refusal("answer_in_words", "the model is likely to answer in words")
+
+
+def guarded(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a call that the host would not allow at any probability (`guards`)."""
+    calls = best.candidate.calls
+    return refusal(best.tool, calls, specs=turn.specs, policy=turn.policy, graph=turn.graph, state=turn.state)
+
+
+def unfamiliar(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a call for a request with too many new words; before a change, any word that decides (`novelty`)."""
+    refused = turn.tables.novelty.refusal(best.tool, best.new_words)
+    if refused is None and best.changes:
+        refused = turn.novelty.strange(best.candidate)
+    return refused
+
+
+def unproven(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a change of a tool that was hardly ever predicted right."""
+    hits = turn.graph.by_tool.get(best.tool, {}).get("hits", 0)
+    if not best.changes or hits >= PROVEN:
+        return None
+    return Refusal("unproven", f"too few predictions of {best.tool} were right so far")
+
+
+def low_confidence(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a call below the bound's precision."""
+    least = turn.policy.bound_of(best.changes).min_precision
+    if best.probability >= least:
+        return None
+    return Refusal("low_confidence", f"confidence {best.probability:.2f} is below {least:.2f}")
+
+
+def asked_without(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a look-up after a word that only requests without this look-up had (`novelty`)."""
+    if best.changes:
+        return None
+    return turn.novelty.against(best.candidate)
+
+
+def source_withdrawn(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a value from a source that was wrong the last time (`corrections`)."""
+    return turn.tables.corrections.refusal(best.tool, best.candidate.sources)
+
+
+def other_cases(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a call if values in the outputs are new here, or led the model elsewhere before (`cases`)."""
+    return turn.tables.cases.refusal(turn.state, best.tool, changes=best.changes, today=turn.today)
+
+
+VETOES: Final[tuple[Veto, ...]] = (
+    answer_in_words,
+    guarded,
+    unfamiliar,
+    unproven,
+    low_confidence,
+    asked_without,
+)
+VETOES_OF_THE_BEST: Final[tuple[Veto, ...]] = (source_withdrawn, other_cases)
+
+
+def _evidence(best: Weighed) -> str:
+    """Return the evidence for a call in words."""
+    candidate = best.candidate
+    parts = [f"In runs like this one {best.tool} came next {candidate.p_tool:.0%} of the time."]
+    for name, source in candidate.sources.items():
+        right = candidate.filled[name].probability
+        parts.append(f"{name}: {describe(source)} (right {right:.0%} of the time).")
+    parts.append(f"Confidence {best.probability:.2f}.")
+    return " ".join(parts)

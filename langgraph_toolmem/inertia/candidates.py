@@ -117,6 +117,11 @@ class Candidate:
         return tuple({**args, self.each: value} for value in args[self.each]) if self.each else (args,)
 
     @cached_property
+    def sources(self) -> dict[str, str]:
+        """The source of each argument's value."""
+        return {name: filled.source for name, filled in self.filled.items() if filled.value is not ABSENT}
+
+    @cached_property
     def text(self) -> str:
         """The arguments as one text (`calls_text`)."""
         return calls_text(self.calls)

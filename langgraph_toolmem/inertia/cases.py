@@ -34,7 +34,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Reason
+from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.runs.run import ExecutedCall
 
 LOOKBACK: Final = 4
@@ -362,16 +362,16 @@ class Cases(Table):
                 return "a number in the outputs is outside the range of what led to the call before"
         return ""
 
-    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int) -> str:
-        """Return why past cases forbid a call here; "" if they do not."""
+    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int) -> Refusal | None:
+        """Return why past cases forbid a call here; None if they do not."""
         if changes and made_by_memory(state):
             cases = self._pairs.get(pair_key(state, tool), _NOTHING).cases.values()
             hits = [case[HIT] for case in cases if case[MADE] and (case[HIT] or case[CONFIDENCE] >= SURE)]
             if lower_limit(sum(hits), len(hits), LIMIT) < BAR_WRITE:
                 text = f"after a call of the memory {tool} was right {sum(hits)} of {len(hits)} times"
-                return Reason("cases", f"{text}: the model is asked")
+                return Refusal("cases", f"{text}: the model is asked")
         doubt = self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
-        return doubt and Reason("cases", doubt)
+        return Refusal("cases", doubt) if doubt else None
 
 
 _NOTHING: Final = _Pair()

@@ -106,7 +106,7 @@ def next_lookup(decision: Decision, may: Callable[[str, Mapping[str, Any]], bool
     for option in decision.predicted:
         if option.tool == WORDS or option.changes or option.stale or not option.calls:
             continue
-        if getattr(option.refused, "code", "") in HARD:
+        if option.refused is not None and option.refused.code in HARD:
             continue
         if all(may(option.tool, args) for args in option.calls):
             return option

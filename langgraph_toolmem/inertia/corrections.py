@@ -20,7 +20,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import CORRECTED, Checked
-from langgraph_toolmem.inertia.decision import Decision, Option, Reason
+from langgraph_toolmem.inertia.decision import Decision, Option, Refusal
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import canon, canon_args
 
@@ -136,13 +136,13 @@ class Corrections(Table):
         wrong, right = self.sources.get(source, (-1, -1))
         return wrong > right
 
-    def refusal(self, option: Option) -> str:
-        """Return why no call may be made with the values of an option; "" if it may."""
-        for parameter, source in option.sources.items():
-            if self.withdrawn(source_key(option.tool, parameter, source)):
-                text = f"{parameter} of {option.tool} was wrong the last time that it came from this source"
-                return Reason("source_withdrawn", text)
-        return ""
+    def refusal(self, tool: str, sources: Mapping[str, str]) -> Refusal | None:
+        """Return why a tool may not be called with values from these sources; None if it may."""
+        for parameter, source in sources.items():
+            if self.withdrawn(source_key(tool, parameter, source)):
+                text = f"{parameter} of {tool} was wrong the last time that it came from this source"
+                return Refusal("source_withdrawn", text)
+        return None
 
 
 def source_key(tool: str, parameter: str, source: str) -> str:

@@ -51,19 +51,21 @@ REASONS: Final = frozenset(get_args(Code))
 """All values of ``toolmem.reason``; "record_is_sure" is that of a call that is made."""
 
 
-class Reason(str):
-    """The reason why a call is not made. The text may quote the user or an argument; the code quotes nobody."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reason why a call is not made.
+
+    Attributes:
+        code: the kind of reason; it never contains text of a user.
+        text: the reason in words, which may quote the user or an argument.
+    """
 
     code: Code
+    text: str
 
-    def __new__(cls, code: Code, text: str) -> Reason:
-        made = super().__new__(cls, text)
-        made.code = code
-        return made
-
-    def __getnewargs__(self) -> tuple[Code, str]:  # type: ignore[override]
-        """Return the arguments for a copy."""
-        return self.code, str(self)
+    def __str__(self) -> str:
+        """Return the reason in words."""
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Proposal:
         evidence: the evidence in words.
         act: True if the policy makes the call without asking the model. False without room in the budget of misses,
             in shadow mode, and for the share of proposals that is audited.
-        hold: the reason, if `act` is False.
+        hold: the reason if `act` is False, otherwise None.
         audit: True if the policy would act, and the model is asked to keep the record honest.
         sources: the source of each argument's value.
         beside: arguments of further calls of the tool, made in the same turn.
@@ -89,7 +91,7 @@ class Proposal:
     confidence: float
     evidence: str
     act: bool = True
-    hold: str = ""
+    hold: Refusal | None = None
     audit: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[Mapping[str, Any], ...] = ()
@@ -108,7 +110,7 @@ class Option:
         tool: its name; `WORDS` for an answer in words.
         calls: the arguments of each call.
         probability: that the model does exactly this. Paper policy: the score CIPS.
-        refused: the reason why it is not proposed; "" if it may be.
+        refused: the reason why it is not proposed; None if it may be.
         changes: a call of it may change something.
         stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
         records: keys of the records to be updated once the model's turn is known.
@@ -120,7 +122,7 @@ class Option:
     tool: str
     calls: tuple[Mapping[str, Any], ...]
     probability: float
-    refused: str = ""
+    refused: Refusal | None = None
     changes: bool = False
     stale: bool = False
     records: tuple[str, ...] = ()
@@ -132,6 +134,15 @@ class Option:
     def args(self) -> Mapping[str, Any]:
         """The arguments of the first call."""
         return self.calls[0] if self.calls else {}
+
+    def to_event(self) -> dict[str, Any]:
+        """Return plain values for a stream event."""
+        return {
+            "tool": self.tool,
+            "args": dict(self.args),
+            "score": round(float(self.probability), 4),
+            "refused": self.refused.text if self.refused is not None else "",
+        }
 
 
 def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
@@ -145,15 +156,29 @@ class Decision:
 
     Attributes:
         proposal: the call, if one is proposed at all.
-        reason: why the call is made or held back, or why there is none.
+        refusal: the reason why no call is made; None if the proposal is made.
         options: the candidates weighed, likeliest first.
         confidence: the probability, by the record, that the first of them is what the model does.
     """
 
     proposal: Proposal | None
-    reason: str
+    refusal: Refusal | None
     options: tuple[Option, ...] = ()
     confidence: float = 0.0
+
+    @property
+    def reason(self) -> str:
+        """The reason in words: the refusal, or the evidence for the call."""
+        if self.refusal is not None:
+            return self.refusal.text
+        return self.proposal.evidence if self.proposal is not None else ""
+
+    @property
+    def code(self) -> Code:
+        """The reason as one of `REASONS`."""
+        if self.acts:
+            return "record_is_sure"
+        return self.refusal.code if self.refusal is not None else "other"
 
     @property
     def predicted(self) -> tuple[Option, ...]:
@@ -170,12 +195,12 @@ class Decision:
         """Return True if it would be made if it were not audited or in shadow mode."""
         return self.proposal is not None and (self.proposal.act or self.proposal.audit)
 
-    def held(self, why: str) -> Decision:
+    def held(self, refusal: Refusal) -> Decision:
         """Return the same decision, not acted on but checked against the model."""
         if self.proposal is None or not self.acts:
             return self
-        proposal = replace(self.proposal, act=False, hold=why, audit=True)
-        return replace(self, proposal=proposal, reason=why)
+        proposal = replace(self.proposal, act=False, hold=refusal, audit=True)
+        return replace(self, proposal=proposal, refusal=refusal)
 
     def to_event(self) -> dict[str, Any]:
         """Return plain values for a stream event."""
@@ -188,20 +213,12 @@ class Decision:
             "audit": self.proposal.audit,
             "sources": dict(self.proposal.sources),
         }
-        shown = [
-            {"tool": o.tool, "args": dict(o.args), "score": round(float(o.probability), 4), "refused": o.refused}
-            for o in self.options[:MAX_SHOWN]
-        ]
         decision = "shortcut" if self.acts else "ask_model"
+        shown = [option.to_event() for option in self.options[:MAX_SHOWN]]
         return {"decision": decision, "reason": self.reason, "proposal": proposal, "candidates": shown}
 
 
 # --- the host's traces and logs ---
-
-
-def reason_code(decision: Decision) -> Code:
-    """Return the reason of a decision as one of `REASONS`."""
-    return "record_is_sure" if decision.acts else getattr(decision.reason, "code", "other")
 
 
 def attributes(role: str, decision: Decision) -> Attributes:
@@ -209,7 +226,7 @@ def attributes(role: str, decision: Decision) -> Attributes:
     found: Attributes = {
         "toolmem.node": role,
         "toolmem.decision": "shortcut" if decision.acts else "ask_model",
-        "toolmem.reason": reason_code(decision),
+        "toolmem.reason": decision.code,
         "toolmem.candidates": len(decision.options),
     }
     if decision.proposal is not None:
@@ -230,7 +247,7 @@ def note_decision(role: str, decision: Decision) -> None:
         found = attributes(role, decision)
         if _decisions.isEnabledFor(logging.DEBUG):
             _decisions.debug("%s: %s: %s", role, found["toolmem.decision"], decision.reason, extra=found)
-    except Exception:  # telling of a decision must not undo it
+    except Exception:  # a decision is made even if it cannot be reported
         _logger.debug("a decision was not reported", exc_info=True)
     else:
         annotate(found)

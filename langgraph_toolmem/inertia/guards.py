@@ -9,7 +9,7 @@ from langgraph_toolmem.base.checks import nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.decision import Reason
+from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
 from langgraph_toolmem.runs.loops import comparable
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
@@ -35,43 +35,47 @@ def refusal(
     policy: InertiaPolicy,
     graph: ToolGraph,
     state: RunState,
-) -> str:
-    """Return why calls of a tool must not be made by a shortcut in one turn; "" if they may."""
+) -> Refusal | None:
+    """Return why calls of a tool must not be made by a shortcut in one turn; None if they may."""
     if state.stopped:
-        return Reason("stopped", "the last call was not let through: the model is to read why")
+        return Refusal("stopped", "the last call was not let through: the model is to read why")
     spec = specs.get(tool)
     if spec is None:
-        return Reason("unknown_tool", f"{tool} is not among the tools")
+        return Refusal("unknown_tool", f"{tool} is not among the tools")
     if unnamed := why_never(spec, policy):
         return unnamed
     for args in calls:
         if problem := spec.problem(args):
-            return Reason("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
+            return Refusal("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
     if tool in policy.allow_repeats:
-        return ""
-    texts, changes = list(map(canon_args, calls)), may_write(tool, specs)
+        return None
+    changes = may_write(tool, specs)
+    texts = [canon_args(args) for args in calls]
     if changes and len(set(texts)) < len(texts):
-        return Reason("repeat", f"{tool} would be called twice with the same arguments")
-    return next((why for each in texts if (why := _repeats(spec, each, changes, graph, state))), "")
+        return Refusal("repeat", f"{tool} would be called twice with the same arguments")
+    for text in texts:
+        if repeats := _repeats(spec, text, changes, graph, state):
+            return repeats
+    return None
 
 
-def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: RunState) -> str:
+def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: RunState) -> Refusal | None:
     """Return why an equal call of this run forbids another one; a loop that polls waits until the answer changes."""
     tool = spec.name
     if (tool, args) not in state.called:
-        return ""
+        return None
     lately = any(step.tool == tool and canon_args(step.args) == args for step in state.since_user)
     if changes and (lately or not spec.idempotent):
         text = f"{tool} may change something and was already called with the same arguments in this run"
-        return Reason("repeat", text)
+        return Refusal("repeat", text)
     known = graph.tools.get(tool, {})
     calls = known.get("ok", 0) + known.get("failed", 0)
     if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
-        return Reason("repeat", f"{tool} was already called with the same arguments in this run")
+        return Refusal("repeat", f"{tool} was already called with the same arguments in this run")
     answers = [step.output for step in state.steps if step.tool == tool and canon_args(step.args) == args]
     if len(answers) > 1 and answers[-1] == answers[-2]:
-        return ""
-    return Reason("repeat", f"{tool} was called like this before in this run, and its answer did not stay the same")
+        return None
+    return Refusal("repeat", f"{tool} was called like this before in this run, and its answer did not stay the same")
 
 
 def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[str, ToolSpec], state: RunState) -> bool:
@@ -109,26 +113,26 @@ def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str
     ]
 
 
-def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
-    """Why no record whatever lets a tool be called without the model, in words; "" if a record may.
+def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
+    """Return why no record lets a tool be called without the model; None if a record may.
 
     It depends on the tool and the policy alone.
     """
     tool = spec.name
     if tool in policy.never or (policy.only is not None and tool not in policy.only):
-        return Reason("excluded", f"{tool} is excluded by the policy")
+        return Refusal("excluded", f"{tool} is excluded by the policy")
     effects = side_effects(spec)
     if spec.controls:
-        return Reason("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
+        return Refusal("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
     if effects == "destroys":
-        wanted = [name for name in ("may_write", "allow_destructive") if tool not in getattr(policy, name)]
-        named = " and in ".join(wanted)
-        return (
-            Reason("destructive", f"{tool} is destructive ({_WHY[effects]}) and not named in {named}") if named else ""
-        )
+        missing = [name for name in ("may_write", "allow_destructive") if tool not in getattr(policy, name)]
+        if not missing:
+            return None
+        text = f"{tool} is destructive ({_WHY[effects]}) and not named in {' and in '.join(missing)}"
+        return Refusal("destructive", text)
     if effects == "reads" or tool in policy.may_write:
-        return ""
-    return Reason("not_named", f"{tool} may change something ({_WHY[effects]}) and is not named in may_write")
+        return None
+    return Refusal("not_named", f"{tool} may change something ({_WHY[effects]}) and is not named in may_write")
 
 
 def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> Iterator[tuple[int, str]]:

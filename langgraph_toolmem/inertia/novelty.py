@@ -23,8 +23,7 @@ import re
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
@@ -32,7 +31,7 @@ from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
-from langgraph_toolmem.inertia.decision import Reason
+from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.denial import DENYING
 from langgraph_toolmem.text.requests import left_over, names_within
@@ -53,6 +52,13 @@ ALIKE: Final = 16
 """Most similar past requests that led to a tool: what a request is compared with."""
 
 _QUESTION: Final = re.compile("[?؟？]")
+
+
+class PastWording(NamedTuple):
+    """The words of a past text that are no values, and the names and numbers that no call took."""
+
+    words: frozenset[str]
+    left: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -98,21 +104,27 @@ class NoveltyRecord(Table):
             return 0.0
         if new == 0:
             return 1.0
-        new = round(new, 4)
-        own, every = (self.spread.get(key, ()) for key in (tool, ""))
-        of_all, of_own = (sum(other >= new for _, other in seen) for seen in (every, own))
-        if len(every) < ENOUGH:
+        of_tool = self.spread.get(tool, [])
+        of_all = self.spread.get("", [])
+        if len(of_all) < ENOUGH:
             return 0.0
-        return (of_own + ENOUGH * of_all / (len(every) + 1)) / (len(own) + ENOUGH)
+        new = round(new, 4)
+        by_all = ENOUGH * _at_least(of_all, new) / (len(of_all) + 1)
+        return (_at_least(of_tool, new) + by_all) / (len(of_tool) + ENOUGH)
 
-    def refusal(self, tool: str, new: float | None) -> str:
-        """Return why a request is unfamiliar; "" if it is one of those that the record is about."""
+    def refusal(self, tool: str, new: float | None) -> Refusal | None:
+        """Return why a request is unfamiliar; None if it is like those of the record."""
         if new is None:
-            return Reason("unfamiliar", f"no similar request before led to {tool}")
+            return Refusal("unfamiliar", f"no similar request before led to {tool}")
         if self.share(tool, new) > LEVEL:
-            return ""
+            return None
         text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
-        return Reason("unfamiliar", text)
+        return Refusal("unfamiliar", text)
+
+
+def _at_least(spread: Sequence[Sequence[float]], new: float) -> int:
+    """Count the requests with at least this share of new words."""
+    return sum(share >= new for _, share in spread)
 
 
 class Novelty:
@@ -122,7 +134,9 @@ class Novelty:
         self._state, self._cases, self._near = state, cases, neighbours
         self._asks = bool(state.user_key)
         self._text, self._asked = state.user.raw, state.asked
-        self._called = [_said(value) for step in state.since_user for value in step.args.values()]
+        self._called: list[str] = []
+        for step in state.since_user:
+            self._called += _values(step.args)
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
 
     def new_words(self, candidate: Candidate) -> float | None:
@@ -133,27 +147,48 @@ class Novelty:
         """
         if not self._asks:
             return 0.0
-        own, past = wording(self._text, (*self._called, *_values(candidate))), self._past(candidate.tool)
-        return len(own.difference(*past)) / max(1, len(own)) if past else None
+        past = self._past(candidate.tool)
+        if not past:
+            return None
+        own = wording(self._text, self._values_with(candidate))
+        return len(own.difference(*past)) / max(1, len(own))
+
+    def _values_with(self, candidate: Candidate) -> list[str]:
+        """Return the values of this request's calls so far, and of a candidate."""
+        values = list(self._called)
+        for args in candidate.calls:
+            values += _values(args)
+        return values
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
-        if (tool, asked) not in self._pasts:
-            led = (each for each in self._cases.alike(self._state) if tool == WORDS or self._cases.led_to(each, tool))
-            texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
-            self._pasts[tool, asked] = [_read(text, self._cases.arguments(each))[0] for text, each in texts]
-        return self._pasts[tool, asked]
+        """Return the wording of the most similar requests that led to a tool.
 
-    def against(self, candidate: Candidate) -> str:
-        """Return why a word of the request speaks against a look-up; "" if none does.
+        `asked`: the wording of the requests that they replied to.
+        """
+        known = self._pasts.get((tool, asked))
+        if known is not None:
+            return known
+        wordings: list[frozenset[str]] = []
+        for case_id in self._cases.alike(self._state):
+            if tool == WORDS or self._cases.led_to(case_id, tool):
+                text = self._cases.cases[case_id][4 if asked else 0]
+                wordings.append(_read(text, self._cases.arguments(case_id))[0])
+                if len(wordings) == ALIKE:
+                    break
+        self._pasts[tool, asked] = wordings
+        return wordings
 
-        A word that past requests with the look-up had never does. Any other does that negates, withdraws or postpones,
-        or that is in so many requests without the look-up that this is no chance, given how many of the most similar
-        ones did without it.
+    def against(self, candidate: Candidate) -> Refusal | None:
+        """Return why a word of the request forbids a look-up; None if none does.
+
+        A word of past requests with the look-up never forbids it. Any other word does if it negates, withdraws or
+        postpones, or if it is in more requests without the look-up than chance explains, given how many of the most
+        similar requests did without it.
         """
         if not self._asks:
-            return ""
+            return None
         tool = candidate.tool
-        all_words = wording(self._text, (*self._called, *_values(candidate)))
+        all_words = wording(self._text, self._values_with(candidate))
         own = all_words.difference(*self._past(tool))
         level = LEVEL / max(1, len(all_words))  # Bonferroni: without it airline reads fell from 4.2 to 3.2 per 100
         for term in dict.fromkeys(read_text(self._text).words):
@@ -164,12 +199,12 @@ class Novelty:
             if any(self._cases.led_to(case_id, tool) for case_id in having):
                 continue
             if not unknown.isdisjoint(DENYING):
-                return Reason("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
+                return Refusal("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
             without = sum(self._cases.went_without(case_id, tool) for case_id in having)
             share = self._share_without(tool) if without else 1.0
             if share < MOST_WITHOUT and share**without <= level:
-                return Reason("unfamiliar", f"only requests that did without {tool} had {term!r} before")
-        return ""
+                return Refusal("unfamiliar", f"only requests that did without {tool} had {term!r} before")
+        return None
 
     def _share_without(self, tool: str) -> float:
         """Return the share of the most similar past requests that were answered without a tool."""
@@ -177,33 +212,43 @@ class Novelty:
         without = sum(self._cases.went_without(case_id, tool) for case_id in similar)
         return without / max(1, len(similar))
 
-    def strange(self, candidate: Candidate) -> str:
-        """Return why something may not be changed after this request; "" if all of it was there before."""
+    def strange(self, candidate: Candidate) -> Refusal | None:
+        """Return why something may not be changed after this request; None if all of it was there before."""
         if not self._asks:
-            return ""
-        tool, calls = candidate.tool, (*self._called, *_values(candidate))
-        near = [each for each in self._near if each.tool == candidate.following]
+            return None
+        tool = candidate.tool
+        near = [neighbour for neighbour in self._near if neighbour.tool == candidate.following]
         if not near:
-            return Reason("unfamiliar", f"no request before that went on with {tool} went the same way so far")
-        for asked, text in ((False, self._text), (True, self._asked)):
-            own, left = wording(text, calls), left_over(text, calls)
-            read = [_read(each.asked if asked else each.text, each.made) for each in near]
-            same = frozenset.intersection(*(a | b for a, b in read))
-            replies = asked or bool(self._asked) or all(each.asked for each in near)
-            new = own.difference(*(past for past, _ in read), *self._past(tool, asked=asked))
-            if new or (replies and not same <= own | left) or (left and all(len(left) > len(over) for _, over in read)):
-                what = "words before the request are" if asked else "request is"
-                return Reason("unfamiliar", f"the {what} worded unlike those that went on with {tool} before")
-        return ""
+            return Refusal("unfamiliar", f"no request before that went on with {tool} went the same way so far")
+        values = self._values_with(candidate)
+        past = [_read(neighbour.text, neighbour.made) for neighbour in near]
+        replies = bool(self._asked) or all(neighbour.asked for neighbour in near)
+        if _differs(self._text, values, past, self._past(tool), replies=replies):
+            return Refusal("unfamiliar", f"the request is worded unlike those that went on with {tool} before")
+        past = [_read(neighbour.asked, neighbour.made) for neighbour in near]
+        if _differs(self._asked, values, past, self._past(tool, asked=True), replies=True):
+            text = f"the words before the request are worded unlike those that went on with {tool} before"
+            return Refusal("unfamiliar", text)
+        return None
 
 
-def _values(candidate: Candidate) -> list[str]:
-    return [_said(value) for args in candidate.calls for value in args.values()]
+def _differs(
+    text: str, values: Sequence[str], past: Sequence[PastWording], familiar: Iterable[frozenset[str]], *, replies: bool
+) -> bool:
+    """Return True if a text has a new word, lacks a word of all past ones (in replies), or leaves more values over."""
+    own = wording(text, values)
+    left = left_over(text, values)
+    if own.difference(*(wording_then for wording_then, _ in past), *familiar):
+        return True
+    in_all = frozenset.intersection(*(wording_then | left_then for wording_then, left_then in past))
+    if replies and not in_all <= own | left:
+        return True
+    return bool(left) and all(len(left) > len(left_then) for _, left_then in past)
 
 
-def _said(value: Any) -> str:
-    """Return the beginning of a value as text: as much as is read of a request."""
-    return canon(value)[:MAX_CHARS]
+def _values(args: Mapping[str, Any]) -> list[str]:
+    """Return the values of a call as texts, each as far as a request is read."""
+    return [canon(value)[:MAX_CHARS] for value in args.values()]
 
 
 def wording(text: str, values: Iterable[str]) -> frozenset[str]:
@@ -213,21 +258,30 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
     """
     values = [value for value in values if value]
     rest = text
+    value_words: set[str] = set()
     for value in values:
+        value_words |= _words(value)
         if len(value) > 1:
             rest = rest.replace(value, " ")
-    left = _words(rest).difference(*map(_words, values), names_within(text)) | set(_QUESTION.findall(text)[:1])
+    left = _words(rest).difference(value_words, names_within(text))
+    if question := _QUESTION.search(text):
+        left |= {question.group()}
+    if left:
+        return left
     taken = [value.lower() for value in values]
-    return left or frozenset(part for part in text.lower().split() if not any(value in part for value in taken))
+    parts = text.lower().split()
+    return frozenset(part for part in parts if not any(value in part for value in taken))
 
 
 @cached(mebibytes=8)
-def _read(text: str, calls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the wording of a past text, and what is left over, given the arguments of its calls as JSON."""
-    values = [_said(value) for args in map(json.loads, calls) for value in args.values()]
-    return wording(text, values), left_over(text, values)
+def _read(text: str, calls: tuple[str, ...]) -> PastWording:
+    """Return the wording of a past text and its unused values, given the arguments of its calls as JSON."""
+    values: list[str] = []
+    for call in calls:
+        values += _values(json.loads(call))
+    return PastWording(wording(text, values), left_over(text, values))
 
 
 @cached(mebibytes=4)
 def _words(text: str) -> frozenset[str]:
-    return frozenset(word for word in words(text) if not any(map(str.isdigit, word)))
+    return frozenset(word for word in words(text) if not any(character.isdigit() for character in word))

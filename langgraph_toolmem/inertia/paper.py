@@ -21,7 +21,7 @@ from langgraph_toolmem.graph.sources import describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, CountTable, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
-from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
 from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import PaperPolicy
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -169,7 +169,7 @@ def decide(
         known = {name: describe(source) for name, source in sources.items()}
         evidence += "".join(f" {name}: {source}." for name, source in known.items())
         proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
-        return Decision(proposal, hold or evidence, options, confidence)
+        return Decision(proposal, hold, options, confidence)
 
     way_out = policy.recovery_tool
     failed = [step.status for step in state.steps[-policy.recovery_after :]] == ["failed"] * policy.recovery_after
@@ -188,16 +188,16 @@ def decide(
         return Decision(None, slow)
     ranked = scores(graph, state.tools, state.thought, similarity, policy)
     if not ranked:
-        return Decision(None, Reason("nothing_seen", "no tool has been seen after the last tools of this run"))
+        return Decision(None, Refusal("nothing_seen", "no tool has been seen after the last tools of this run"))
     score, tool = ranked[0]
-    rest = tuple(Option(name, (), value, "another tool scores higher") for value, name in ranked[1:MAX_OPTIONS])
-    reason = ""
+    lower = Refusal("low_confidence", "another tool scores higher")
+    rest = tuple(Option(name, (), value, lower) for value, name in ranked[1:MAX_OPTIONS])
     if score <= policy.threshold:
-        reason = Reason("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
+        reason = Refusal("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
     elif tool not in specs:
-        reason = Reason("unknown_tool", f"{tool} is not among the tools")
+        reason = Refusal("unknown_tool", f"{tool} is not among the tools")
     elif isinstance(filled := fill(graph, state, specs[tool], policy), str):
-        reason = Reason("no_value", f"nothing in this run fills {filled} of {tool}")
+        reason = Refusal("no_value", f"nothing in this run fills {filled} of {tool}")
     else:
         window = " → ".join(state.tools[-policy.window :])
         evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}."
@@ -205,18 +205,18 @@ def decide(
     return Decision(None, reason, (Option(tool, (), score, reason), *rest))
 
 
-def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
-    """Return why no shortcut may be taken now, given who chose the run's calls so far; "" if one may."""
+def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> Refusal | None:
+    """Return why no shortcut may be taken now, given who chose the run's calls so far; None if one may."""
     in_a_row = 0
     for who in reversed(chosen_by):
         if who != "shortcut":
             break
         in_a_row += 1
     if policy.max_in_a_row is not None and in_a_row >= policy.max_in_a_row:
-        return Reason("pace", f"{in_a_row} shortcut(s) in a row: the model is asked")
+        return Refusal("pace", f"{in_a_row} shortcut(s) in a row: the model is asked")
     if policy.max_share is not None:
         taken = sum(who == "shortcut" for who in chosen_by)
         if taken + 1 > policy.max_share * (len(chosen_by) + 1):
             text = f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
-            return Reason("pace", text)
-    return ""
+            return Refusal("pace", text)
+    return None

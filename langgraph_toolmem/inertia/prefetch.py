@@ -200,7 +200,7 @@ def _why_not(
     if may_write(name, {name: spec}):
         return "is not declared to only read"
     if never := why_never(spec, policy.with_(only=None)):
-        return never
+        return never.text
     if _opted_out(tool):
         return "is marked no_prefetch"
     if wrapping := _mcp_interceptors(tool):

@@ -208,7 +208,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
             option.tool,
             digest("call", option.tool, calls_text(option.calls)),
             list(option.records),
-            0.0 if getattr(option.refused, "code", "") == "unfamiliar" else option.probability,
+            0.0 if option.refused is not None and option.refused.code == "unfamiliar" else option.probability,
             option.columns,
             int(option.changes),
             option.new_words,

@@ -72,8 +72,11 @@ def section_of(
 
 def _refused(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> str:
     """Return why no policy lets a tool be called without the model; "" if one does."""
-    reasons = [why_never(spec, policy) for policy in policies]
-    return reasons[0] if all(reasons) else ""
+    refusals = [why_never(spec, policy) for policy in policies]
+    first = refusals[0]
+    if first is None or None in refusals:
+        return ""
+    return first.text
 
 
 def _most_open(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> InertiaPolicy:

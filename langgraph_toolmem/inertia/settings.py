@@ -18,13 +18,13 @@ from pydantic.json_schema import SkipJsonSchema
 
 from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.inertia.decision import Reason
+from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
 from langgraph_toolmem.turn.host import env_mode, warn_once
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 
-SWITCHED_OFF: Final = Reason("switched_off", "switched off for this run (inertia_mode)")
+SWITCHED_OFF: Final = Refusal("switched_off", "switched off for this run (inertia_mode)")
 """The reason of a decision under mode "off"."""
 _PREFIX: Final = "inertia_"
 _MODES: Final = ("shadow",)

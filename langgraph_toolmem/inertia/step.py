@@ -17,7 +17,7 @@ from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.agents import AgentPolicy
 from langgraph_toolmem.inertia.context import PrefetchedContext
-from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
+from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, note_decision
 from langgraph_toolmem.inertia.exchange import MARK, ContextLookups
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
@@ -158,18 +158,18 @@ class Shortcut(Step[Inertia]):
             answer = shortcut_message(decision.proposal, announce=isinstance(policy, PaperPolicy) and policy.announce)
         return StepOutput(answer=answer, event=decision.to_event())
 
-    def _forbidden(self, call: Call) -> str:
+    def _forbidden(self, call: Call) -> Refusal | None:
         if call.held_out:
-            return Reason("held_out", HELD_OUT)
+            return Refusal("held_out", HELD_OUT)
         if call.tool_choice not in FREE_CHOICE:
-            return Reason("tool_choice", "the request settles which tools may be called: the model is asked")
+            return Refusal("tool_choice", "the request settles which tools may be called: the model is asked")
         if call.model_input.blocks:  # a request with the same words and another picture got the first one's call
-            return Reason("picture", "the request holds a picture or file, which only the model reads")
+            return Refusal("picture", "the request holds a picture or file, which only the model reads")
         for model in (call.model, *self.models):
             if model is not None and (rule := refusal_of(model, call.settings)):
                 text = f"{rule}: its API refuses turns that the model did not make"
-                return Reason("provider", text)
-        return ""
+                return Refusal("provider", text)
+        return None
 
 
 def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:

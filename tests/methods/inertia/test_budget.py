@@ -129,7 +129,8 @@ def test_the_bar_rises_as_the_bucket_empties():
 
 
 def held(budget: Budget, p: float = 0.99, draw: float = 0.5, policy: InertiaPolicy = POLICY) -> tuple[str, bool]:
-    return budget.held_back(policy, p, draw, changes=False)
+    refused, audit = budget.held_back(policy, p, draw, changes=False)
+    return (refused.text if refused is not None else "", audit)
 
 
 def test_what_holds_a_proposal_back():

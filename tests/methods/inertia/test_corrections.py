@@ -61,7 +61,7 @@ class Archive:
     def expected(self, name: str) -> str:
         """Return the code of the decision on a request."""
         decision = self.memory.inertia.explain([("user", f"Open the file of {name}")], policy=FREE)
-        return "acts" if decision.acts else str(getattr(decision.reason, "code", ""))
+        return "acts" if decision.acts else decision.code
 
     @property
     def figures(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_misses_use_the_budget_up_and_then_nothing_is_made():
         learner.learn(found(f"Odd{i}"), call("note", {"id": f"id-Odd{i}"}), words(), thread_id=f"odd{i}")
 
     assert made == [True, True, True, False, False]
-    assert (decision.reason.code, decision.would_act) == ("budget", False)
+    assert (decision.code, decision.would_act) == ("budget", False)
     assert learner.graph.counters["wrong"] == 3
 
 
@@ -124,7 +124,8 @@ def test_the_report_counts_the_audits_and_how_many_were_right():
 def refused(learner: Learner, parts: Any, tool: str = "open") -> str:
     """Why a call with the id 7 is not made after these parts."""
     state, how = state_of(user("Go."), *parts), {"specs": learner.specs, "policy": learner.policy}
-    return guards.refusal(tool, ({"id": "7"},), graph=learner.graph, state=state, **how)
+    refusal = guards.refusal(tool, ({"id": "7"},), graph=learner.graph, state=state, **how)
+    return refusal.text if refusal is not None else ""
 
 
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():

@@ -208,7 +208,7 @@ def test_the_budget_of_the_papers_policy():
     learner.graph.apply(None, [missed] * 3)
     held = decide(learner, call("a"), call("b"))
     assert (held.acts, held.would_act) == (False, False)
-    assert "the budget of 2 wrong call(s)" in held.proposal.hold
+    assert "the budget of 2 wrong call(s)" in held.reason
 
 
 def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():

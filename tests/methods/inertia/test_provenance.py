@@ -200,7 +200,7 @@ def test_a_role_in_the_context_counts_as_a_value_that_decides():
     decisions = {role: learner.decide(user(asks[0]), seen=context_of(role, 77)) for role in ("manager", "trainee")}
 
     assert {role: decision.acts for role, decision in decisions.items()} == {"manager": True, "trainee": False}
-    assert decisions["trainee"].reason.code == "cases"
+    assert decisions["trainee"].code == "cases"
     assert not learner.decide(user(asks[0]), seen=context_of("auditor", 78)).acts, "a role that was never seen"
 
 

@@ -25,7 +25,7 @@ from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.inertia import calibrated
-from langgraph_toolmem.inertia.decision import Option, Reason, attributes, note_decision, reason_code
+from langgraph_toolmem.inertia.decision import Option, Refusal, attributes, note_decision
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
@@ -43,7 +43,8 @@ def proposal(**changes: Any) -> Proposal:
 
 
 def test_a_call_that_is_made():
-    decision = Decision(proposal(), SECRET, (Option("open", ({"id": SECRET},), 0.9), Option("find", (), 0.1, SECRET)))
+    refused = Refusal("other", SECRET)
+    decision = Decision(proposal(), None, (Option("open", ({"id": SECRET},), 0.9), Option("find", (), 0.1, refused)))
 
     assert attributes("inertia", decision) == {
         "toolmem.node": "inertia",
@@ -56,12 +57,12 @@ def test_a_call_that_is_made():
         "gen_ai.tool.name": "open",
     }
 
-    hold = Reason("audit", "audit: the model is asked and the answer compared")
+    hold = Refusal("audit", "audit: the model is asked and the answer compared")
     held_back = attributes("inertia", Decision(proposal(act=False, hold=hold, audit=True), hold))
     named = ("toolmem.decision", "toolmem.reason", "toolmem.audit", "toolmem.tool")
     assert [held_back[name] for name in named] == ["ask_model", "audit", True, "open"]
     assert "gen_ai.tool.name" not in held_back
-    assert attributes("inertia", Decision(None, SECRET)) == {
+    assert attributes("inertia", Decision(None, Refusal("other", SECRET))) == {
         "toolmem.node": "inertia",
         "toolmem.decision": "ask_model",
         "toolmem.reason": "other",
@@ -127,7 +128,7 @@ def explained(*messages: Any) -> Decision:
 def test_each_reason_has_its_code(make: Callable[[], Decision], code: str):
     decision = make()
 
-    assert reason_code(decision) == code, decision.reason
+    assert decision.code == code, decision.reason
 
 
 # --- OpenTelemetry ---
@@ -187,7 +188,7 @@ def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, heard: H
     span = BrokenSpan(INVALID_SPAN.get_span_context())
     with use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
         run(graph, 0)
-        note_decision("inertia", Decision(proposal(confidence="high"), "cannot be told of"))
+        note_decision("inertia", Decision(proposal(confidence="high"), None))
 
     assert len(desk.done) == 3
     problems = [record for record in heard.records if record.name == "langgraph_toolmem.turn"]
