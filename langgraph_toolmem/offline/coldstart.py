@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.offline.coldstart")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 BOOTSTRAP: Final = "bootstrap"
@@ -96,10 +97,19 @@ class Budget:
     seconds_per_run: float = 300.0
 
     def __post_init__(self) -> None:
-        for name in ("queries", "model_calls"):
-            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        expect(self, "tokens", "None or a whole number from 1", lambda v: v is None or is_count(v, 1))
-        expect(self, "seconds_per_run", "a number above 0", lambda v: is_number(v) and v > 0)
+        def is_bound(value: Any) -> bool:
+            return is_count(value, 1)
+
+        def is_bound_or_none(value: Any) -> bool:
+            return value is None or is_bound(value)
+
+        def is_duration(value: Any) -> bool:
+            return is_number(value) and value > 0
+
+        expect(self, "queries", "a whole number from 1", is_bound)
+        expect(self, "model_calls", "a whole number from 1", is_bound)
+        expect(self, "tokens", "None or a whole number from 1", is_bound_or_none)
+        expect(self, "seconds_per_run", "a number above 0", is_duration)
 
 
 class RefusedError(ToolMemoryError):
@@ -125,8 +135,9 @@ class Spending:
     def take(self, calls: int) -> None:
         """Count calls, or raise RefusedError if the budget is spent."""
         with self._lock:
-            if why := self.over:
-                raise RefusedError(f"The budget is spent: {why}.")
+            reason = self.over
+            if reason:
+                raise RefusedError(f"The budget is spent: {reason}.")
             self.calls += calls
 
     def used(self, tokens: int) -> None:
@@ -170,10 +181,14 @@ class Meter(BaseCallbackHandler):
             raise
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        for generation in (each for several in response.generations for each in several[:1]):
-            message = generation.message if isinstance(generation, ChatGeneration) else None
-            if isinstance(message, AIMessage) and message.usage_metadata:
-                self._spending.used(message.usage_metadata["total_tokens"])
+        for alternatives in response.generations:
+            # A provider reports the usage of all alternatives with the first one.
+            first = alternatives[0] if alternatives else None
+            if not isinstance(first, ChatGeneration) or not isinstance(first.message, AIMessage):
+                continue
+            usage = first.message.usage_metadata
+            if usage:
+                self._spending.used(usage["total_tokens"])
 
 
 # --- sandbox ---
@@ -226,24 +241,24 @@ class Sandbox:
             InputError: no messages came back, or the agent waits for a person.
             Exception: any error of the agent.
         """
-        agent, state = self.agent, {self.messages_key: [HumanMessage(query)]}
-        running: Awaitable[Any] = (
-            agent.ainvoke(state, config)
-            if hasattr(agent, "ainvoke")
-            else in_thread(lambda: agent.invoke(state, config))
-        )
+        state = {self.messages_key: [HumanMessage(query)]}
+        running: Awaitable[Any]
+        if hasattr(self.agent, "ainvoke"):
+            running = self.agent.ainvoke(state, config)
+        else:
+            running = in_thread(self.agent.invoke, state, config)
         try:
             result = await asyncio.wait_for(running, seconds)
         except asyncio.TimeoutError:  # another class than the built-in one before Python 3.11
             raise TimeoutError(f"cancelled after {seconds:g} seconds") from None
         if isinstance(result, Mapping) and result.get("__interrupt__"):
             raise InputError("the agent waits for a person (interrupt)")
-        found = read_key(result, self.messages_key)
-        if not isinstance(found, (list, tuple)) or not found:
+        messages = read_key(result, self.messages_key)
+        if not isinstance(messages, (list, tuple)) or not messages:
             raise InputError(
                 f"the agent returned no list of messages under {self.messages_key!r}, but {type(result).__name__}"
             )
-        return convert_to_messages(list(found))
+        return convert_to_messages(list(messages))
 
     async def judge(self, query: str, messages: list[BaseMessage]) -> float | None:
         """Return the sandbox's own score, from 0 to 1; None if there is none.
@@ -252,14 +267,19 @@ class Sandbox:
             InputError: the verdict is neither true, false, None nor a number from 0 to 1.
             Exception: any error of the verdict.
         """
-        return None if self.verdict is None else score_of("A verdict", await awaited(self.verdict(query, messages)))
+        if self.verdict is None:
+            return None
+        return score_of("A verdict", await awaited(self.verdict(query, messages)))
 
 
 async def awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
+    """Return a value, or the result of an awaitable."""
+    if inspect.isawaitable(value):
+        return await value
+    return value
 
 
-def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
     """Call a blocking function in a daemon thread. One that hangs does not keep the interpreter from ending."""
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
@@ -267,7 +287,7 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 
     def work() -> None:
         try:
-            done.set_result(context.run(call))
+            done.set_result(context.run(call, *args, **kwargs))
         except Exception as error:  # noqa: BLE001 - raised where it is awaited
             done.set_exception(error)
         except BaseException as error:  # noqa: BLE001 - only the user may end this process
@@ -311,9 +331,13 @@ class InventedQueries(BaseModel):
 
 def least_used(tools: Iterable[str], known: Iterable[InventedQuery], rng: random.Random) -> list[str]:
     """Return the tools that the next requests are about: those that came up least."""
-    names, times = list(tools), Counter(name for query in known for name in query.tools)
-    rng.shuffle(names)
-    return sorted(names, key=lambda name: times[name])[:BATCH]
+    times = Counter[str]()
+    for query in known:
+        times.update(query.tools)
+    names = list(tools)
+    rng.shuffle(names)  # ties fall to chance, not to the order of the tools
+    names.sort(key=times.__getitem__)
+    return names[:BATCH]
 
 
 def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Iterable[str]) -> list[InventedQuery]:
@@ -324,21 +348,23 @@ def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Ite
     embedder = LexicalEmbedder()
     seen = [embedder.sparse(text) for text in known]
     names = [name for name in tools if re.search(r"[\W_]|[a-z][A-Z]", name)]
-    found: list[InventedQuery] = []
-    for each in invented:
-        text = " ".join(each.text.split())
-        needed = [name for name in dict.fromkeys(each.tools) if name in tools]
+    requests: list[InventedQuery] = []
+    for query in invented:
+        text = " ".join(query.text.split())
+        needed = [name for name in dict.fromkeys(query.tools) if name in tools]
+        if not needed or not _could_be_written(text, names):
+            continue
         vector = embedder.sparse(text)
-        if (
-            needed
-            and 8 <= len(text) <= 1_000
-            and not any(name in text for name in names)
-            and not _PLACEHOLDER.search(text)
-            and all(similarity(vector, other) < SAME for other in seen)
-        ):
+        if all(similarity(vector, other) < SAME for other in seen):
             seen.append(vector)
-            found.append(InventedQuery(text=text, tools=needed))
-    return found
+            requests.append(InventedQuery(text=text, tools=needed))
+    return requests
+
+
+def _could_be_written(text: str, names: Iterable[str]) -> bool:
+    if not 8 <= len(text) <= 1_000 or _PLACEHOLDER.search(text):
+        return False
+    return not any(name in text for name in names)
 
 
 # --- judging runs ---
@@ -458,11 +484,12 @@ class Bootstrap:
             raise ConfigurationError("`tools` of a Sandbox must name at least one tool.")
         self._spending = Spending(self.budget, "bootstrap")
         known = _made(memory, user_id)
-        self._over: Counter[str] = Counter(map(_outcome, known))
-        self._requests = [InventedQuery(text=each.query, tools=list(each.tools)) for each in known]
+        self._over: Counter[str] = Counter([_outcome(entry) for entry in known])
+        self._requests = [InventedQuery(text=entry.query, tools=list(entry.tools)) for entry in known]
         self._waiting: list[InventedQuery] = []
         self._errors: list[str] = []
-        self._in_a_row = 0
+        self._in_a_row = 0  # failures
+        self._dry = 0  # answers without a new request, in a row
         self._stopped = ""
         self._forgotten = threading.Event()
         memory.core.episodes.at_forgetting.append(self._forgotten.set)
@@ -485,21 +512,20 @@ class Bootstrap:
             ToolMemoryError: the model or the sandbox's reset failed, or `FAILURES` runs or judgements in a row did.
                 What was done is kept, and the next session continues there.
         """
-        notify = on_step or (lambda _: None)
-        dry = 0
         self._stopped = ""
-        notify(self.progress())
-        while (missing := self.budget.queries - self.progress().run) > 0:
+        self._dry = 0
+        if on_step is not None:
+            on_step(self.progress())
+        while self._missing > 0:
             self._stopped = self._stopped or self._spending.over
             if self._stopped:
                 break
             if self._waiting:
                 await self._run(self._waiting[0])
             else:
-                dry = 0 if await self._invent(missing) else dry + 1
-                if dry >= DRY:
-                    self._stopped = "the model invents nothing new any more"
-            notify(self.progress())
+                await self._invent(self._missing)
+            if on_step is not None:
+                on_step(self.progress())
         await in_thread(self._memory.flush)
         return self.progress()
 
@@ -514,63 +540,89 @@ class Bootstrap:
             errors=tuple(self._errors[-5:]),
         )
 
-    async def _invent(self, missing: int) -> bool:
+    @property
+    def _missing(self) -> int:
+        return self.budget.queries - self.progress().run
+
+    async def _invent(self, missing: int) -> None:
+        """Ask for requests until some are new, `DRY` times in a row at most."""
+        self._waiting = await self._ask_for_requests(missing)
+        self._requests += self._waiting
+        self._dry = 0 if self._waiting else self._dry + 1
+        if self._dry >= DRY:
+            self._stopped = "the model invents nothing new any more"
+
+    async def _ask_for_requests(self, missing: int) -> list[InventedQuery]:
         about = least_used(self.tools, self._requests, self._rng)[: missing + 2]  # some will be rejected
         known = [query.text for query in self._requests]
+        repeated = [f"- {shortened(text, 160)}" for text in known[-KNOWN:]]
         parts = {
             "Tools": describe_tools(self.tools, about),
             "What exists": shortened(self._sandbox.about.strip(), 4_000) or "(unknown: take what is common everywhere)",
-            "Known requests": "\n".join(f"- {shortened(text, 160)}" for text in known[-KNOWN:]) or "(none)",
+            "Known requests": "\n".join(repeated) or "(none)",
         }
         task = f"Invent {len(about)} requests. Use each of these tools at least once: {', '.join(about)}."
         prompt = [SystemMessage(_INVENT), HumanMessage(f"{sections(parts)}\n\n{task}")]
         try:
             config = self._spending.config()
             # In a thread: connections of some clients belong to one event loop, and survive it.
-            answer = (await in_thread(lambda: self._model.ask(prompt, config))).value
+            reply = await in_thread(self._model.ask, prompt, config)
         except RefusedError:
             self._stopped = self._spending.over
-            return False
+            return []
         except Exception as error:
             raise ToolMemoryError(
                 f"The model that invents requests failed ({said(error)}). What was done is kept."
             ) from error
-        self._waiting = [] if answer is None else usable(answer.queries, self.tools, known)[:missing]
-        self._requests += self._waiting
-        return bool(self._waiting)
+        if reply.value is None:
+            return []
+        return usable(reply.value.queries, self.tools, known)[:missing]
 
     async def _run(self, query: InventedQuery) -> None:
         """Run one request. It waits in the queue until its run is over."""
-        if self._sandbox.reset is not None:
-            try:
-                await awaited(self._sandbox.reset())
-            except Exception as error:
-                raise ToolMemoryError(
-                    f"The sandbox could not be reset ({said(error)}). What was done is kept."
-                ) from error
+        await self._reset()
+        errors = len(self._errors)
+        outcome = await self._outcome_of(query)
+        if outcome is None:
+            return
+        self._waiting.pop(0)
+        if outcome:
+            self._over[outcome] += 1
+        self._count_failures(has_failed=len(self._errors) > errors)
+
+    async def _reset(self) -> None:
+        if self._sandbox.reset is None:
+            return
+        try:
+            await awaited(self._sandbox.reset())
+        except Exception as error:
+            raise ToolMemoryError(f"The sandbox could not be reset ({said(error)}). What was done is kept.") from error
+
+    async def _outcome_of(self, query: InventedQuery) -> str | None:
+        """Run a request and keep it; return its outcome, None if the budget ended it."""
         meter, thread = Meter(self._spending), _thread(query.text)
         config = self._spending.config(meter)
-        config["configurable"] = {"thread_id": thread} | ({} if self._user_id is None else {"user_id": self._user_id})
-        errors = len(self._errors)
-        outcome = ""
+        config["configurable"] = {"thread_id": thread}
+        if self._user_id is not None:
+            config["configurable"]["user_id"] = self._user_id
+        messages: list[BaseMessage] | None = None
         try:
             messages = await self._sandbox.run(query.text, config, seconds=self.budget.seconds_per_run)
         except Exception as error:  # noqa: BLE001 - the agent is the user's; a failed run does not end the session
             log_failure(logger, logging.DEBUG, "a run in the sandbox failed", error=error)
             if not meter.refused:
-                outcome = "failed"
                 self._errors.append(said(error))
         finally:
             meter.stop()
-        if meter.refused:
+        if meter.refused:  # an agent may catch the refusal and end as if it were done
             self._stopped = self._spending.over
-            return
-        if not outcome:
-            outcome = await self._keep(query, messages, thread)
-        self._waiting.pop(0)
-        if outcome:
-            self._over[outcome] += 1
-        self._in_a_row = self._in_a_row + 1 if len(self._errors) > errors else 0
+            return None
+        if messages is None:
+            return "failed"
+        return await self._keep(query, messages, thread)
+
+    def _count_failures(self, *, has_failed: bool) -> None:
+        self._in_a_row = self._in_a_row + 1 if has_failed else 0
         if self._in_a_row >= FAILURES:
             self._in_a_row = 0
             raise ToolMemoryError(
@@ -598,7 +650,7 @@ class Bootstrap:
         if self._forgotten.is_set():
             self._stopped = "a user was forgotten meanwhile"
             return ""
-        await in_thread(lambda: self._memory.entries.put(entry, self._user))
+        await in_thread(self._memory.entries.put, entry, self._user)
         return _outcome(entry)
 
     async def _score(self, query: InventedQuery, messages: list[BaseMessage], entry: Entry) -> tuple[float | None, str]:
@@ -609,7 +661,7 @@ class Bootstrap:
             score = await self._sandbox.judge(query.text, messages)
             if score is not None or model is None:
                 return score, ""
-            return await in_thread(lambda: judge(model, entry, answer, self.tools, self._spending.config()))
+            return await in_thread(judge, model, entry, answer, self.tools, self._spending.config())
         except RefusedError:
             self._stopped = self._spending.over
         except Exception as error:  # noqa: BLE001 - the check is the user's, the judge a provider's: an unjudged run
@@ -635,15 +687,15 @@ def drop(memory: ToolMemory, *, user_id: str | None = None) -> int:
 
 
 def _made(memory: ToolMemory, user_id: str | None) -> list[Entry]:
-    """The entries of cold starts, unmarked ones too: an agent with this memory plugged in writes some."""
+    """Return the entries of cold starts, unmarked ones too: an agent with this memory plugged in writes some."""
     if not memory.flush():
         raise StorageError("Entries are still being written. Call it again.")
-    known = memory.core.episodes.of
-    return [
-        entry
-        for entry in memory.entries.rows.all(memory.core.users.of(user_id), retired=True)
-        if entry.made_by == BOOTSTRAP or entry.run in known(_thread(entry.query)).values()
-    ]
+    made = []
+    for entry in memory.entries.rows.all(memory.core.users.of(user_id), retired=True):
+        runs = memory.core.episodes.of(_thread(entry.query)).values()
+        if entry.made_by == BOOTSTRAP or entry.run in runs:
+            made.append(entry)
+    return made
 
 
 def _thread(request: str) -> str:
@@ -651,10 +703,12 @@ def _thread(request: str) -> str:
 
 
 def _outcome(entry: Entry) -> str:
-    return "good" if entry.good else "wrong" if entry.failed else "unjudged"
+    if entry.good:
+        return "good"
+    return "wrong" if entry.failed else "unjudged"
 
 
 def said(error: BaseException) -> str:
     """Return an error in one line."""
-    text = " ".join(str(error).split())
-    return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, 300)
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    return shortened(f"{kind}: {text}" if text else kind, 300)

@@ -29,9 +29,6 @@ from langgraph_toolmem.runs.values import canon_args
 STUCK = 3
 """From this time on that the same calls give the same results in one run, they are a loop that saves nothing."""
 
-_CHAIN_LENGTHS = (2, 3, 4)
-_CHAINS = 10
-
 
 # --- does a workload have inertia? ---
 
@@ -92,13 +89,19 @@ class InertiaTest:
                 f"Too little to tell: the previous tools tell {share} that name the next one, which over {calls} may "
                 "be chance."
             )
-        by = "the previous tool tells" if self.best_order == 1 else "the previous two tools tell"
-        return f"This workload has inertia: {by} {share} that name the next one."
+        if self.best_order == 1:
+            return f"This workload has inertia: the previous tool tells {share} that name the next one."
+        return f"This workload has inertia: the previous two tools tell {share} that name the next one."
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, with the verdict."""
-        told = {name: getattr(self, name) for name in ("gain", "best_order", "has_inertia", "verdict")}
-        return {**asdict(self), **told, "bits": list(self.bits)}
+        """Return JSON values, with the verdict."""
+        plain = asdict(self)
+        plain["bits"] = list(self.bits)
+        plain["gain"] = self.gain
+        plain["best_order"] = self.best_order
+        plain["has_inertia"] = self.has_inertia
+        plain["verdict"] = self.verdict
+        return plain
 
 
 class InertiaMeter:
@@ -138,14 +141,17 @@ class InertiaMeter:
             before = (before[1], tool)
 
     def _probability(self, context: _Context, tool: str, *, shorter: float, order: int) -> float:
+        """Return P_k(tool | context), given that of the context with one tool less (see the class)."""
         counts = self._seen.get(context)
         if counts is None:
             return shorter if order else 1.0
         n, n_tool = counts.total(), counts[tool]
         escape = len(counts) * _DISCOUNT / n
-        if order == 0:
-            return (n_tool - _DISCOUNT) / n if n_tool else escape
-        return max(n_tool - _DISCOUNT, 0.0) / n + escape * shorter
+        if order > 0:
+            return max(n_tool - _DISCOUNT, 0.0) / n + escape * shorter
+        if n_tool:
+            return (n_tool - _DISCOUNT) / n
+        return escape
 
     def result(self) -> InertiaTest:
         """Return the measurement so far."""
@@ -200,25 +206,43 @@ class PrefetchTally:
             return named and reads(tool) and specs[tool].problem(args) is None
 
         least = least_probability(settings, self.ready, self.wasted)
-        model = model_seconds if model_seconds is not None else 1.0 if self.tool_seconds is None else self.tool_seconds
-        tool = model if self.tool_seconds is None else self.tool_seconds
+        model, tool = self._durations(model_seconds)
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
-        self.reads += sum(reads(name) for name, _ in asked)
-        serves = tool <= settings.timeout and all(reads(name) for name, _ in asked)
-        found = [(lookup, serves and lookup.key in asked) for lookup in choose(decision.predicted, least, may)]
-        served = sum(ready for _, ready in found)
+        asked_to_read = [name for name, _ in asked if reads(name)]
+        self.reads += len(asked_to_read)
+        # A call that writes is made after all look-ups that the turn asks for, and may change their results.
+        can_serve = tool <= settings.timeout and len(asked_to_read) == len(asked)
+        prefetched = []
+        served = 0
+        for lookup in choose(decision.predicted, least, may):
+            is_served = can_serve and lookup.key in asked
+            served += is_served
+            prefetched.append((lookup, is_served))
         self.ready += served
-        self.wasted += len(found) - served
-        self.seconds += model + (tool if asked else 0.0)
+        self.wasted += len(prefetched) - served
+        self.seconds += model
+        if asked:
+            self.seconds += tool
         if served and served == len(asked):
             self.seconds_saved += min(model, tool)
-        return found
+        return prefetched
+
+    def _durations(self, model_seconds: float | None) -> tuple[float, float]:
+        """Return the seconds of a model call and of a tool call: each as long as the other where only one is known."""
+        model = model_seconds
+        if model is None:
+            model = 1.0 if self.tool_seconds is None else self.tool_seconds
+        tool = model if self.tool_seconds is None else self.tool_seconds
+        return model, tool
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
         plain = asdict(self)
         del plain["settings"]
-        return {name: value if value is None else round(value, 3) for name, value in plain.items()}
+        for name, value in plain.items():
+            if value is not None:
+                plain[name] = round(value, 3)
+        return plain
 
 
 def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequence[float] | None) -> dict[str, float]:
@@ -232,8 +256,11 @@ def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequen
     turns = [event for event in run.events if isinstance(event, Turn)]
     if len(turns) != len(answers):
         return {}
-    took = ((turn.key, times[at] - times[at - 1]) for turn, at in zip(turns, answers, strict=True) if at)
-    return {key: seconds for key, seconds in took if seconds >= 0}
+    durations: dict[str, float] = {}
+    for turn, index in zip(turns, answers, strict=True):
+        if index > 0 and times[index] >= times[index - 1]:  # clocks of logs run backwards at times
+            durations[turn.key] = times[index] - times[index - 1]
+    return durations
 
 
 # --- the replay ---
@@ -288,12 +315,16 @@ class ReplayReport:
     @property
     def yield_per_100(self) -> float:
         """Right calls per 100 model turns that are not stuck."""
-        return 100 * self.right / (self.turns - self.stuck) if self.turns > self.stuck else 0.0
+        return self._per_100(self.right)
 
     @property
     def wrong_per_100(self) -> float:
         """Wrong calls per 100 model turns that are not stuck."""
-        return 100 * self.wrong / (self.turns - self.stuck) if self.turns > self.stuck else 0.0
+        return self._per_100(self.wrong)
+
+    def _per_100(self, calls: int) -> float:
+        judged = self.turns - self.stuck
+        return 100 * calls / judged if judged > 0 else 0.0
 
     @property
     def writing(self) -> list[str]:
@@ -301,7 +332,7 @@ class ReplayReport:
         return sorted(name for name, tally in self.by_tool.items() if tally.changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON."""
+        """Return plain values, fit for JSON."""
         plain = asdict(self)
         plain["chains"] = [{"tools": list(chain), "count": times} for chain, times in self.chains]
         plain["inertia"] = self.inertia.to_dict() if self.inertia else None
@@ -328,7 +359,7 @@ def replay(
     prefetch: PrefetchTally | None = None,
     on_end: Callable[[ToolMemory], object] | None = None,
 ) -> ReplayReport:
-    """Feeds recorded runs in order to a memory that starts empty.
+    """Feed recorded runs in order to a memory that starts empty.
 
     Nothing is executed and no model is asked. Before each model turn the memory decides; then the turn is
     shown to it. Every turn is checked, so audits play no part.
@@ -349,49 +380,83 @@ def replay(
     """
     own = memory is None
     memory = memory or ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(seed=seed)])
-    chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
-    report, meter, chains = ReplayReport(prefetch=prefetch), InertiaMeter(), Counter[tuple[str, ...]]()
-    seconds: dict[str, float] = {}
-    model_input = UNSEEN if system is None else ModelInput(system, complete=True)
-    made = Counter[str]()
-
-    def credit(turn: Turn, decision: Decision) -> None:
-        proposal = decision.proposal
-        changes = proposal is not None and may_write(proposal.tool, memory.core.catalogue.marked())
-        _credit(report, turn, decision, stuck=_stuck(made, turn), changes=changes)
-        if prefetch is not None:
-            prefetch.credit(memory, chosen, turn, decision, seconds.get(turn.key))
-        if on_turn is not None:
-            on_turn(turn, decision)
-
-    how = {"policy": chosen, "on_turn": credit}
+    replaying = _Replay(memory, policy or InertiaPolicy(), system, prefetch, on_turn)
     try:
         for run in runs:
-            made.clear()
-            parsed = parse_run(run.messages, thread_id=run.thread_id)
-            if prefetch is not None:
-                seconds = model_seconds(parsed, run.messages, run.times)
-            core = memory.core
-            user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
-            core.lifecycle.learn(parsed, user, last_turn_too=True, model_input=model_input, inertia=how)
-            names = [step.tool for event in parsed.events if isinstance(event, Turn) for step in event.steps]
-            meter.add(names)
-            for length in _CHAIN_LENGTHS:
-                chains.update(tuple(names[i : i + length]) for i in range(len(names) - length + 1))
-            report.runs += 1
+            replaying.add(run)
             if on_run is not None:
                 on_run(run)
-        specs = memory.core.catalogue.marked()
-        report.undeclared = undeclared(specs, chosen)
-        report.suggested = suggested(specs[name] for name in report.undeclared)
+        report = replaying.result()
         if on_end is not None:
             on_end(memory)
     finally:
         if own:
             memory.close()
-    report.inertia = meter.result()
-    report.chains = _frequent(chains)
     return report
+
+
+class _Replay:
+    """A replay while its runs are fed to the memory."""
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        policy: InertiaPolicy,
+        system: str | None,
+        prefetch: PrefetchTally | None,
+        on_turn: Callable[[Turn, Decision], None] | None,
+    ) -> None:
+        self._memory = memory
+        self._policy = policy.with_(audit_rate=0.0)
+        self._model_input = UNSEEN if system is None else ModelInput(system, complete=True)
+        self._prefetch = prefetch
+        self._on_turn = on_turn
+        self._report = ReplayReport(prefetch=prefetch)
+        self._meter = InertiaMeter()
+        self._chains = Counter[tuple[str, ...]]()
+        self._made = Counter[str]()  # digests of the calls of the present run, with their results
+        self._seconds: dict[str, float] = {}
+
+    def add(self, run: LoggedRun) -> None:
+        """Feed one run to the memory, turn by turn."""
+        self._made.clear()
+        parsed = parse_run(run.messages, thread_id=run.thread_id)
+        if self._prefetch is not None:
+            self._seconds = model_seconds(parsed, run.messages, run.times)
+        core = self._memory.core
+        user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
+        how = {"policy": self._policy, "on_turn": self._credit}
+        core.lifecycle.learn(parsed, user, last_turn_too=True, model_input=self._model_input, inertia=how)
+        self._add_names(parsed)
+        self._report.runs += 1
+
+    def _add_names(self, run: Run) -> None:
+        names: list[str] = []
+        for event in run.events:
+            if isinstance(event, Turn):
+                names += [step.tool for step in event.steps]
+        self._meter.add(names)
+        for length in (2, 3, 4):
+            for start in range(len(names) - length + 1):
+                self._chains[tuple(names[start : start + length])] += 1
+
+    def _credit(self, turn: Turn, decision: Decision) -> None:
+        proposal, specs = decision.proposal, self._memory.core.catalogue.marked()
+        changes = proposal is not None and may_write(proposal.tool, specs)
+        _credit(self._report, turn, decision, stuck=_stuck(self._made, turn), changes=changes)
+        if self._prefetch is not None:
+            self._prefetch.credit(self._memory, self._policy, turn, decision, self._seconds.get(turn.key))
+        if self._on_turn is not None:
+            self._on_turn(turn, decision)
+
+    def result(self) -> ReplayReport:
+        """Return the report of all runs so far."""
+        report, specs = self._report, self._memory.core.catalogue.marked()
+        report.undeclared = undeclared(specs, self._policy)
+        report.suggested = suggested([specs[name] for name in report.undeclared])
+        report.inertia = self._meter.result()
+        report.chains = _frequent(self._chains)
+        return report
 
 
 def _stuck(made: Counter[str], turn: Turn) -> bool:
@@ -406,42 +471,50 @@ def _credit(report: ReplayReport, turn: Turn, decision: Decision, *, stuck: bool
     report.turns += 1
     report.calls += len(turn.steps)
     report.words += not turn.steps
+    report.stuck += stuck
     for step in turn.steps:
         report.by_tool.setdefault(step.tool, ToolTally()).calls += 1
-    report.stuck += stuck
-    if decision.acts and decision.proposal is not None and not stuck:
-        tally = report.by_tool.setdefault(decision.proposal.tool, ToolTally())
-        tally.changes |= changes
-        if is_right(turn, decision):
-            report.right += 1
-            tally.right += 1
-        else:
-            report.wrong += 1
-            tally.wrong += 1
+    if stuck or not decision.acts or decision.proposal is None:
+        return
+    tally = report.by_tool.setdefault(decision.proposal.tool, ToolTally())
+    tally.changes |= changes
+    if is_right(turn, decision):
+        report.right += 1
+        tally.right += 1
+    else:
+        report.wrong += 1
+        tally.wrong += 1
 
 
 def is_right(turn: Turn, decision: Decision) -> bool:
     """Return True if the proposed calls are exactly those the model made."""
     proposal = decision.proposal
-    return (
-        proposal is not None
-        and {step.tool for step in turn.steps} == {proposal.tool}
-        and calls_text(step.args for step in turn.steps) == calls_text(proposal.calls)
-    )
+    if proposal is None or not turn.steps:
+        return False
+    if any(step.tool != proposal.tool for step in turn.steps):
+        return False
+    return calls_text([step.args for step in turn.steps]) == calls_text(proposal.calls)
 
 
 def _frequent(chains: Counter[tuple[str, ...]]) -> list[tuple[tuple[str, ...], int]]:
-    """The most frequent chains, a longer one before its parts, and no part that occurs only within it."""
+    """Return the ten most frequent chains, a longer one before its parts, without parts that occur only within it."""
+
+    def rank(chain: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
+        return -chains[chain], -len(chain), chain
+
     kept: list[tuple[tuple[str, ...], int]] = []
-    for chain, times in sorted(chains.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
-        inside = any(times == other and _holds(longer, chain) for longer, other in kept)
-        if times > 1 and not inside:
+    for chain in sorted(chains, key=rank):
+        times = chains[chain]
+        is_part = any(times == other and _contains(longer, chain) for longer, other in kept)
+        if times > 1 and not is_part:
             kept.append((chain, times))
-        if len(kept) == _CHAINS:
+        if len(kept) == 10:
             break
     return kept
 
 
-def _holds(longer: tuple[str, ...], chain: tuple[str, ...]) -> bool:
+def _contains(longer: tuple[str, ...], chain: tuple[str, ...]) -> bool:
     size = len(chain)
-    return len(longer) > size and any(longer[i : i + size] == chain for i in range(len(longer) - size + 1))
+    if len(longer) <= size:
+        return False
+    return chain in [longer[start : start + size] for start in range(len(longer) - size + 1)]
