@@ -50,6 +50,8 @@ INSTRUCTIONS: Final = 100_000
 """Instructions of SQLite, about 2 ms, between two looks at the clock."""
 PROBES: Final = 1_000
 """Numbers behind a damaged row that are tried one by one, so that no page is jumped over."""
+MOST_SKIPPED: Final = 20_000
+"""Numbers in a gap that are looked up one by one where pages changed places: 0.1 s."""
 END: Final = 1 << 62
 """No row has this number, or a larger one: SQLite stops at 2^63."""
 _COMPUTED: Final = re.compile(r"\b(check|generated|as|collate|references)\b|default\s*\(", re.IGNORECASE)
@@ -318,29 +320,65 @@ def readable_rows(
 
     `gaps`: takes the numbers that may have been lost.
     """
-    rows: list[tuple[Any, ...]] = []
+    rows: dict[int, tuple[Any, ...]] = {}
+    lost = list[range]()
+    disordered = False
     sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < {END} ORDER BY rowid"
     start: int | None = 1
     while start is not None:
         last = start - 1
         try:
             for number, *row in database.execute(sql, (start,)):
+                disordered = disordered or number <= last
                 refuse_circles(number, last)
                 last = number
-                rows.append(tuple(row))
+                rows[number] = tuple(row)
             start = None
         except sqlite3.DatabaseError:
             # Python reads one row ahead, so the row before the damage was lost with it.
-            row = None
+            found = None
             with suppress(sqlite3.DatabaseError):
-                row = _row_from(database, f"{sql} LIMIT 1", last + 1)
-            if row is not None:
-                last = row[0]
-                rows.append(tuple(row[1:]))
+                found = _row_from(database, f"{sql} LIMIT 1", last + 1)
+            if found is not None:
+                last = found[0]
+                rows[last] = tuple(found[1:])
             start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
-            if gaps is not None and start != last + 1:
-                gaps.append(range(last + 1, start or END))
-    return rows
+            if start != last + 1:
+                lost.append(range(last + 1, start or END))
+    if disordered:
+        lost += _find_skipped(database, f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid = ?", rows)
+    if gaps is not None:
+        gaps += sorted(lost, key=lambda gap: gap.start)
+    return [rows[number] for number in sorted(rows)]
+
+
+def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[Any, ...]]) -> list[range]:
+    """Look up the numbers that are missing before and between rows, and add what is found; return those not found.
+
+    Where two pages changed places, reading in order jumps over the whole pages between them. A look-up of a number goes
+    down to its own page. Numbers before the first row are not returned: rows that a snapshot holds are deleted there.
+    """
+    missing = list[range]()
+    last = 0
+    for number in sorted(rows):
+        if number > last + 1:
+            missing.append(range(max(last + 1, number - MOST_SKIPPED), number))
+        last = number
+    lost = list[range]()
+    for gap in missing:
+        begin = gap.start
+        for number in gap:
+            with suppress(sqlite3.DatabaseError):
+                row = database.execute(sql, (number,)).fetchone()
+                if row is not None:
+                    rows[number] = row
+                    if begin < number:
+                        lost.append(range(begin, number))
+                    begin = number + 1
+        if begin < gap.stop:
+            lost.append(range(begin, gap.stop))
+    first = min(rows, default=END)
+    return [gap for gap in lost if gap.start > first]
 
 
 def refuse_circles(number: int, last: int) -> None:

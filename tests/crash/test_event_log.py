@@ -265,14 +265,28 @@ def test_without_the_log_the_last_snapshot_stands_and_learning_goes_on(
     assert reopened(tmp_path)[0] == found + 7
 
 
-def with_a_damaged_page(folder: Path) -> None:
+def of_many_pages(folder: Path) -> bytearray:
+    """Fill ``memory.db`` with 200 events, a few on each page; return its bytes."""
     log = opened(folder)
     for number in range(200):
         log.append(None, [*ONE, Count(f"number {number} " + "y" * 700)])
     assert log.database is not None
     log.database.close()
-    data = bytearray((folder / NAME).read_bytes())
-    at = data.index(b"number 100 ") // 4096 * 4096
+    return bytearray((folder / NAME).read_bytes())
+
+
+def page_of(data: bytearray, number: int) -> slice:
+    start = data.index(b"number %d " % number) // 4096 * 4096
+    return slice(start, start + 4096)
+
+
+def numbers_of(log: EventStore) -> set[int]:
+    return {int(name.split()[1]) for name in log.graph.counters if name.startswith("number ")}
+
+
+def with_a_damaged_page(folder: Path) -> None:
+    data = of_many_pages(folder)
+    at = page_of(data, 100).start
     data[at : at + 16] = b"?" * 16
     (folder / NAME).write_bytes(data)
 
@@ -287,6 +301,18 @@ def test_a_damaged_page_costs_its_rows_alone(tmp_path: Path) -> None:
     found, _ = reopened(tmp_path)
     assert 180 <= found <= 203
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
+
+
+def test_pages_that_changed_places_cost_themselves_alone(tmp_path: Path) -> None:
+    data = of_many_pages(tmp_path)
+    low, high = page_of(data, 60), page_of(data, 140)
+    on_them = {number for number in range(200) if page_of(data, number) in (low, high)}
+    data[low], data[high] = data[high], data[low]
+    (tmp_path / NAME).write_bytes(data)
+    with store(tmp_path) as log:
+        count(log)
+        assert set(range(200)) - numbers_of(log) <= on_them
+        assert any("events " in problem and "cannot be read" in problem for problem in log.problems)
 
 
 def test_a_kill_while_rows_are_salvaged_leaves_a_file_that_opens(
