@@ -46,7 +46,8 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.planner import Plan
     from langgraph_toolmem.navigator.tool_search.search import ToolHit
-    from langgraph_toolmem.report.report import Report, TokenPrice
+    from langgraph_toolmem.report.report import Report
+    from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 
@@ -74,7 +75,7 @@ _HOMES = {
     "SIT": "sit",
     "SITPolicy": "sit.suggest",
     "Suggestion": "sit.suggest",
-    "TokenPrice": "report.report",
+    "TokenPrice": "report.savings",
     "ToolHit": "navigator.tool_search.search",
     "ToolMemory": "memory",
     "default_methods": "memory",

@@ -18,7 +18,8 @@ from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
 from langgraph_toolmem.graph.view import GraphView, view_of
-from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_report
+from langgraph_toolmem.report.report import Report, compare, make_report
+from langgraph_toolmem.report.savings import TokenPrice
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fallback, Fsync
@@ -348,6 +349,7 @@ class ToolMemory(SharedByCopies):
             price: of the model's tokens, for the money saved.
         """
         core = self._core
+        core.log_and_continue("could not write the seconds of model calls", core.costs.flush)
         core.log_and_continue("could not read what other processes learned", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = core.log_and_continue("could not read the job queue", core.jobs.queue.report) or {}
@@ -395,6 +397,7 @@ class ToolMemory(SharedByCopies):
             timeout: seconds; None: no limit.
         """
         self._core.log_and_continue("could not end open model calls", self._core.open_calls.settle)
+        self._core.log_and_continue("could not write the seconds of model calls", self._core.costs.flush)
         wait = partial(self._core.jobs.flush, timeout=timeout)
         return bool(self._core.log_and_continue("could not wait for background work", wait))
 

@@ -14,7 +14,7 @@ from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, tab
 
 if TYPE_CHECKING:
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
-    from langgraph_toolmem.report.report import TokenPrice
+    from langgraph_toolmem.report.savings import TokenPrice
 
 TAU2: Final = "tau2"
 STOPPED: Final = 3

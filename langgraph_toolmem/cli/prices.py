@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from langgraph_toolmem.base.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.report.report import TokenPrice
+    from langgraph_toolmem.report.savings import TokenPrice
 
 
 def read_price(text: str | None, currency: str) -> TokenPrice | None:
     """Return the price that `--price IN:OUT[:CACHED]` names."""
-    from langgraph_toolmem.report.report import TokenPrice
+    from langgraph_toolmem.report.savings import TokenPrice
 
     if text is None:
         return None

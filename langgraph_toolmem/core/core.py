@@ -19,6 +19,7 @@ from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
+from langgraph_toolmem.core.costs import CPU_BEHIND, Costs
 from langgraph_toolmem.core.episodes import Episodes, Holdout
 from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.jobs import Job, Jobs
@@ -187,6 +188,7 @@ class Core(Evidence):
         constants: parameters ("tool.parameter") whose values need no provenance.
         private: fields of the run's context that are not read.
         events: True if steps write custom stream events.
+        costs: seconds of model calls and of the memory's own work.
     """
 
     def __init__(
@@ -257,9 +259,11 @@ class Core(Evidence):
             self.vectors = IndexedVectors(self.folder, at_behind=self._leave_index_job, **rows)
         else:
             self.vectors = VectorStore(self.folder, client=chroma, **rows)
+        self.costs = Costs(self._write_costs)
         self.jobs = Jobs(
             self.folder,
             now=now,
+            working=partial(self.costs.working, CPU_BEHIND),
             read_only=read_only,
             remote=self.vectors.remote,
             may_work=self.vectors.may_write,
@@ -306,6 +310,7 @@ class Core(Evidence):
         steps: list[tuple[str, Callable[[], object]]] = [
             ("open model calls", self.open_calls.close),
             ("background work", self.jobs.close),  # without the lock: its thread may be about to take it
+            ("seconds of model calls", self.costs.flush),
             *((each.name, each.close) for each in self.listeners),
             ("the queue", self.jobs.queue.close),
             ("the evidence graph", self.close_store),
@@ -319,11 +324,19 @@ class Core(Evidence):
         """Continue in a forked child: events are its own; Chroma and the background are the parent's."""
         self.store.forked()
         self.jobs.forked()
+        self.costs.forked()
 
     def _learn_answer(self, call: OpenCall) -> None:
         """Learn an answer that the host's state never showed."""
         owner = call.owner
         self.lifecycle.observe(call.history.plus(call.answer), thread_id=owner.thread_id, user_id=owner.user_id)
+
+    def _write_costs(self, record: Record) -> None:
+        """Store counts of seconds, unless nothing may be written any more."""
+        if self.read_only or self.store.closed:
+            return
+        with self.lock:
+            self.apply(None, record)
 
     def know(self, run: Run) -> None:
         """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""

@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
@@ -296,6 +296,7 @@ class Jobs:
         alone: only one process at a time may; so what another one leased is free.
         serves: returns True if the others leave their jobs to this process, which then looks for them.
         remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
+        working: counts the processor time of the jobs.
     """
 
     def __init__(
@@ -308,7 +309,9 @@ class Jobs:
         alone: bool = False,
         serves: Callable[[], bool] = lambda: False,
         remote: Remote | None = None,
+        working: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self._working = working
         self.queue = JobQueue(folder, now=now, read_only=read_only)
         self.at_poll: Callable[[], object] = lambda: None
         self._may_work, self._alone, self._serves, self._remote = may_work, alone, serves, remote
@@ -549,7 +552,8 @@ class Jobs:
 
     def _try(self, jobs: list[Job]) -> None:
         try:
-            self._do(jobs)
+            with self._working():
+                self._do(jobs)
             self._failing.discard(jobs[0].kind)
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):

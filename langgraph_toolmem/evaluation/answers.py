@@ -27,7 +27,7 @@ from pydantic import PrivateAttr
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.report.report import TokenPrice
+from langgraph_toolmem.report.savings import TokenPrice
 
 Model = TypeVar("Model", bound=BaseChatModel)
 TOO_MANY: Final = 429

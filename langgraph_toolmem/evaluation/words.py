@@ -12,7 +12,7 @@ from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.evaluation.figures import Comparison, Figures, Interval
 from langgraph_toolmem.evaluation.runner import Result
-from langgraph_toolmem.report.report import money_in_words
+from langgraph_toolmem.report.savings import money_in_words
 
 MAX_SIDE_BY_SIDE: Final = 50
 """Runs with another outcome on the page."""

@@ -44,7 +44,7 @@ from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_i
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
-from langgraph_toolmem.inertia.agents import AgentPolicy, Agents, shadowed, would_save
+from langgraph_toolmem.inertia.agents import AUDIT, SHADOW, AgentPolicy, Agents, check_of, would_save
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, learn_case
@@ -272,9 +272,16 @@ class Inertia(Method):
                 audit = decision.would_act and forbidden is None and not chosen.shadow and not by_context
                 begun = open_turn(core.graph, state, run.next_key, decision, user.digest, audit=audit)
                 begun += self.agents.begun(asking, core.hour(), acted=False)
-                if decision.proposal is not None and would_save(decision, asking, forbidden):
-                    begun += shadowed(
-                        decision.proposal, run.next_key, asking, hour=core.hour(), thread=run.thread_id or "", **whose
+                in_shadow = would_save(decision, asking, forbidden)
+                if decision.proposal is not None and (in_shadow or audit):
+                    begun += check_of(
+                        decision.proposal,
+                        run.next_key,
+                        asking,
+                        found_by=SHADOW if in_shadow else AUDIT,
+                        hour=core.hour(),
+                        thread=run.thread_id or "",
+                        **whose,
                     )
                 core.apply(None, begun, **whose)
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
@@ -445,7 +452,7 @@ class Inertia(Method):
                     asked = [made.options[0].tool]  # the step has the tool that took its place
                 stopped = asked[0]
                 record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
-                record += [Count("wrong"), ToolCount(stopped, "wrong")]
+                record += [Count("wrong"), ToolCount(stopped, "wrong"), *self.agents.stopped(learned, stopped)]
                 record.append(Checked(number, changing, 1, SHADOWED))
             failing = {step.tool for step in turn.steps if step.status == "failed"}
             share = max((failing_share(self.core.graph, tool) for tool in failing), default=0.0)
@@ -488,7 +495,7 @@ class Inertia(Method):
         """
         record, wrong = settle(self.corrections, learned, number)
         for call in wrong:
-            record += credit_correction(call, number)
+            record += credit_correction(call, number) + self.agents.corrected(learned, call)
         for tool, _, _, sure, *_, values in judged[:1]:
             steps = [step for step in learned.turn.steps if step.tool == tool and not step.review]
             counts = checked and sure >= SURE

@@ -9,20 +9,27 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
+from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.corrections import CallMade
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, calls_text
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.run import Turn
 
 MAX_AGENTS: Final = 64
 """Agents that are kept, those seen last."""
-MAX_SHADOWED: Final = 4_096
-"""Calls not made in shadow mode whose model turn has not been seen yet."""
-MAX_MISSES: Final = 100
-"""Wrong calls of shadow mode that are kept, the newest ones."""
+MAX_CHECKS: Final = 4_096
+"""Calls that wait for the model's answer to check them."""
+MAX_WRONG: Final = 100
+"""Wrong calls that are kept, the newest ones."""
 MAX_TEXT: Final = 300
 """Characters of such a call's arguments, and of the model's act."""
+SHADOW: Final = "in shadow mode"
+AUDIT: Final = "checked by chance"
+CORRECTED: Final = "corrected by the model"
+STOPPED: Final = "stopped by a person"
+"""The ways in which a wrong call is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +86,12 @@ class AgentTurn(Event):
 
 
 @dataclass(slots=True)
-class ShadowOpened(Event):
-    """A call would be made if the agent were not in shadow mode.
+class CheckOpened(Event):
+    """A call would be made here, and the model is asked all the same: its answer checks the call.
 
     Attributes:
         turn: key of the model turn.
+        found_by: SHADOW, or AUDIT.
         agent: key of the agent.
         run, user: digests of the run and of its user.
         hour: since 1970.
@@ -93,8 +101,9 @@ class ShadowOpened(Event):
         args: the arguments for a person to read.
     """
 
-    kind = "shadow_opened"
+    kind = "check_opened"
     turn: str
+    found_by: str
     agent: str
     run: str
     user: str | None
@@ -106,12 +115,32 @@ class ShadowOpened(Event):
 
 
 @dataclass(slots=True)
-class ShadowChecked(Event):
+class CheckEnded(Event):
     """The model's act in a turn where a call would have been made; `right` is 1 if it was this call."""
 
-    kind = "shadow_compared"
+    kind = "check_ended"
     turn: str
     right: int
+    instead: str
+
+
+@dataclass(slots=True)
+class WrongCall(Event):
+    """A call that was wrong, or would have been; `instead` is the act of the model or of a person.
+
+    The other attributes are those of `CheckOpened`.
+    """
+
+    kind = "wrong_call"
+    turn: str
+    found_by: str
+    agent: str
+    run: str
+    user: str | None
+    hour: int
+    thread: str
+    tool: str
+    args: str
     instead: str
 
 
@@ -145,24 +174,31 @@ class AgentRow:
 
 
 class Agents(Table):
-    """The agents of a memory, and their open and wrong calls in shadow mode."""
+    """The agents of a memory, calls whose check is open, and wrong calls.
+
+    Attributes:
+        rows: key of an agent -> its counts.
+        checks: key of a model turn -> the call that its answer checks.
+        wrong: key of a model turn -> the call that was wrong in it.
+    """
 
     name = "agents"
-    parts = ("rows", "shadowed", "misses")
+    parts = ("rows", "checks", "wrong")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.rows: dict[str, AgentRow] = {}
-        self.shadowed: dict[str, ShadowOpened] = {}
-        self.misses: dict[str, list[Any]] = {}
+        self.checks: dict[str, CheckOpened] = {}
+        self.wrong: dict[str, WrongCall] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {
             AgentSeen: self._see,
             AgentTurn: self._count,
-            ShadowOpened: self._open,
-            ShadowChecked: self._check,
+            CheckOpened: self._open,
+            CheckEnded: self._check,
+            WrongCall: self._note_wrong,
         }
 
     def _row(self, agent: str) -> AgentRow:
@@ -182,32 +218,43 @@ class Agents(Table):
         row.acted += acted
 
     def _open(self, turn: str, *fields: Any) -> None:
-        self.shadowed[turn] = ShadowOpened(turn, *fields)
-        if len(self.shadowed) > MAX_SHADOWED:
-            del self.shadowed[next(iter(self.shadowed))]
+        self.checks[turn] = CheckOpened(turn, *fields)
+        if len(self.checks) > MAX_CHECKS:
+            del self.checks[next(iter(self.checks))]
 
     def _check(self, turn: str, right: int, instead: str) -> None:
-        opened = self.shadowed.pop(turn, None)
+        opened = self.checks.pop(turn, None)
         if opened is None:
             return
-        row = self._row(opened.agent)
-        row.checks += 1
-        row.right += right
+        if opened.found_by == SHADOW:
+            row = self._row(opened.agent)
+            row.checks += 1
+            row.right += right
         if not right:
-            self.misses[turn] = [*opened.values()[1:], instead]
-            if len(self.misses) > MAX_MISSES:
-                del self.misses[next(iter(self.misses))]
+            self._note_wrong(
+                turn,
+                opened.found_by,
+                opened.agent,
+                opened.run,
+                opened.user,
+                opened.hour,
+                opened.thread,
+                opened.tool,
+                opened.args,
+                instead,
+            )
+
+    def _note_wrong(self, turn: str, *fields: Any) -> None:
+        self.wrong[turn] = WrongCall(turn, *fields)
+        if len(self.wrong) > MAX_WRONG:
+            del self.wrong[next(iter(self.wrong))]
 
     def forget(self, gone: Forgotten) -> int:
         """See `Table`."""
-        misses = {turn: fields for turn, fields in self.misses.items() if not _is_gone(gone, *fields[1:4])}
-        shadowed = {
-            turn: opened
-            for turn, opened in self.shadowed.items()
-            if not _is_gone(gone, opened.run, opened.user, opened.hour)
-        }
-        removed = len(self.misses) - len(misses) + len(self.shadowed) - len(shadowed)
-        self.misses, self.shadowed = misses, shadowed
+        wrong = {turn: call for turn, call in self.wrong.items() if not _is_gone(gone, call)}
+        checks = {turn: opened for turn, opened in self.checks.items() if not _is_gone(gone, opened)}
+        removed = len(self.wrong) - len(wrong) + len(self.checks) - len(checks)
+        self.wrong, self.checks = wrong, checks
         return removed
 
     def to_state(self) -> dict[str, Any]:
@@ -216,14 +263,16 @@ class Agents(Table):
             key: [row.hour, row.name, row.policy, row.prefetch, row.turns, row.acted, row.checks, row.right]
             for key, row in self.rows.items()
         }
-        opened = {turn: list(each.values()[1:]) for turn, each in self.shadowed.items()}
-        return super().to_state() | {"rows": rows, "shadowed": opened}
+        opened = {turn: list(each.values()[1:]) for turn, each in self.checks.items()}
+        wrong = {turn: list(call.values()[1:]) for turn, call in self.wrong.items()}
+        return super().to_state() | {"rows": rows, "checks": opened, "wrong": wrong}
 
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
         super().load(state)
         self.rows = {key: AgentRow(*fields) for key, fields in state["rows"].items()}
-        self.shadowed = {turn: ShadowOpened(turn, *fields) for turn, fields in state["shadowed"].items()}
+        self.checks = {turn: CheckOpened(turn, *fields) for turn, fields in state["checks"].items()}
+        self.wrong = {turn: WrongCall(turn, *fields) for turn, fields in state["wrong"].items()}
 
     # --- records ---
 
@@ -238,13 +287,26 @@ class Agents(Table):
 
     def compared(self, turn: Turn) -> Record:
         """Return the record of a model turn in which a call would have been made; empty for any other turn."""
-        opened = self.shadowed.get(turn.key)
+        opened = self.checks.get(turn.key)
         if opened is None:
             return []
         tools = {step.tool for step in turn.steps}
         same = len(tools) == 1 and _call_digest(tools.pop(), [step.args for step in turn.steps]) == opened.call
-        instead = ", ".join(f"{step.tool}({canonical(step.args)})" for step in turn.steps) or "an answer in words"
-        return [ShadowChecked(turn.key, int(same), shortened(instead, MAX_TEXT))]
+        return [CheckEnded(turn.key, int(same), act_in_words(turn))]
+
+    def corrected(self, learned: LearnedTurn, call: CallMade) -> Record:
+        """Return the record of a call of the memory that the model corrected in a turn."""
+        args = ""
+        for step in learned.state.since_user:
+            if step.tool == call.tool and step.chosen_by == "shortcut":
+                args = canonical(step.args)
+        return [_wrong_in(learned, CORRECTED, call.tool, args, act_in_words(learned.turn))]
+
+    def stopped(self, learned: LearnedTurn, tool: str) -> Record:
+        """Return the record of a call of the memory that a person refused or edited."""
+        [step, *_] = learned.turn.steps
+        instead = act_in_words(learned.turn) if step.review == "edited" else "refused"
+        return [_wrong_in(learned, STOPPED, tool, canonical(step.args), instead)]
 
     # --- reported ---
 
@@ -270,13 +332,20 @@ class Agents(Table):
             )
         return found
 
-    def wrong_in_shadow(self) -> list[dict[str, Any]]:
-        """Return the calls that shadow mode would have made and the model did not, newest first."""
-        found = []
-        for agent, _, _, hour, thread, tool, _, args, instead in reversed(self.misses.values()):
-            row = {"agent": agent, "hour": hour, "thread": thread, "tool": tool, "args": args, "instead": instead}
-            found.append(row)
-        return found
+    def wrong_calls(self) -> list[dict[str, Any]]:
+        """Return the calls that were wrong or would have been, newest first."""
+        return [
+            {
+                "found_by": call.found_by,
+                "agent": call.agent,
+                "hour": call.hour,
+                "thread": call.thread,
+                "tool": call.tool,
+                "args": call.args,
+                "instead": call.instead,
+            }
+            for call in reversed(self.wrong.values())
+        ]
 
     def policies(self) -> list[InertiaPolicy]:
         """Return the policies of the agents, those seen last first."""
@@ -285,13 +354,21 @@ class Agents(Table):
         return [agent.policy for agent in agents if agent is not None]
 
 
-def shadowed(
-    proposal: Proposal, turn: str, agent: AgentPolicy, *, run: str, user: str | None, hour: int, thread: str
+def check_of(
+    proposal: Proposal,
+    turn: str,
+    agent: AgentPolicy,
+    *,
+    found_by: str,
+    run: str,
+    user: str | None,
+    hour: int,
+    thread: str,
 ) -> Record:
-    """Return the record of a call that is not made because the agent is in shadow mode."""
+    """Return the record of a call that is not made, so that the model's answer checks it."""
     args = shortened(", ".join(as_text(dict(args)) for args in proposal.calls), MAX_TEXT)
     call = _call_digest(proposal.tool, proposal.calls)
-    return [ShadowOpened(turn, agent.key, run, user, hour, thread, proposal.tool, call, args)]
+    return [CheckOpened(turn, found_by, agent.key, run, user, hour, thread, proposal.tool, call, args)]
 
 
 def would_save(decision: Decision, agent: AgentPolicy, forbidden: Refusal | None) -> bool:
@@ -303,5 +380,17 @@ def _call_digest(tool: str, calls: Sequence[Mapping[str, Any]]) -> str:
     return digest("call", tool, calls_text(calls))
 
 
-def _is_gone(gone: Forgotten, run: str, user: str | None, hour: int) -> bool:
-    return gone.has(run, user) or (gone.before is not None and hour * HOUR < gone.before)
+def act_in_words(turn: Turn) -> str:
+    """Return what a turn did, for a person: "find_order({...}), ..." or "an answer in words"."""
+    calls = ", ".join(f"{step.tool}({canonical(step.args)})" for step in turn.steps)
+    return shortened(calls or "an answer in words", MAX_TEXT)
+
+
+def _wrong_in(learned: LearnedTurn, found_by: str, tool: str, args: str, instead: str) -> WrongCall:
+    owner = (learned.run, learned.user, learned.hour, learned.thread_id)
+    return WrongCall(learned.turn.key, found_by, "", *owner, tool, shortened(args, MAX_TEXT), instead)
+
+
+def _is_gone(gone: Forgotten, call: CheckOpened | WrongCall) -> bool:
+    too_old = gone.before is not None and call.hour * HOUR < gone.before
+    return too_old or gone.has(call.run, call.user)

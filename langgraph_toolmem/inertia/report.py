@@ -22,8 +22,6 @@ from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 OFTEN: Final = 5
 """Calls from which a tool counts as called often."""
 MOST: Final = 10
-MOST_THREADS: Final = 5
-"""Threads that a sentence names."""
 _FEW: Final = 10
 """Predictions from which a record says something."""
 _LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
@@ -53,16 +51,16 @@ def section_of(
     shown = {each["tool"] for each in idle}
     never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in shown)
     held = tuple((o["tool"], f"{o['calls']:,}", f"{o['skipped']:,}", o["why"], o["todo"] or "–") for o in idle)
-    wrong = agents.wrong_in_shadow()
-    missed = tuple((row["thread"], row["tool"], row["args"], row["instead"]) for row in wrong[:MOST])
+    wrong = agents.wrong_calls()
+    missed = tuple((row["thread"], row["tool"], row["args"], row["instead"], row["found_by"]) for row in wrong[:MOST])
     tables = (
         TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
         TextTable("Never called without the model", ("tool", "why"), never),
-        TextTable("Wrong in shadow mode", ("thread", "tool", "arguments", "the model's act"), missed),
+        TextTable("Wrong calls", ("thread", "tool", "arguments", "right", "found"), missed),
         *ahead_table,
     )
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
-    figures |= {"agents": _with_tokens(agents.figures(), graph.counters), "shadow_wrong": wrong}
+    figures |= {"agents": agents.figures(), "wrong_calls": wrong}
     named = frozenset[str]().union(*(each.may_write for each in policies))
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(named & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
@@ -92,8 +90,6 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
             f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
         )
-    watching = [agent for agent in figures["agents"] if agent["shadow"]["checks"]]
-    lines += [_in_shadow(agent, figures["shadow_wrong"]) for agent in watching]
     if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
@@ -106,39 +102,6 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"asked for, {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds of waiting saved."
         )
     return lines
-
-
-def _with_tokens(agents: list[dict[str, Any]], counters: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Add the tokens that each agent would have saved in shadow mode, by the mean of all model calls.
-
-    They are [input, output], or None if the messages carry no usage.
-    """
-    calls = counters.get("turns_with_tokens", 0)
-    for agent in agents:
-        shadow = agent["shadow"]
-        means = [counters.get(name, 0) / calls for name in ("tokens_in", "tokens_out")] if calls else []
-        shadow["tokens"] = [round(shadow["checks"] * mean) for mean in means] or None
-    return agents
-
-
-def _in_shadow(agent: Mapping[str, Any], misses: Sequence[Mapping[str, Any]]) -> str:
-    """Return what an agent in shadow mode would have saved, and what would have been wrong."""
-    checks, right, wrong = (agent["shadow"][name] for name in ("checks", "right", "wrong"))
-    tokens = agent["shadow"]["tokens"]
-    about = "" if tokens is None else f" (about {tokens[0]:,} input and {tokens[1]:,} output tokens)"
-    line = (
-        f"In shadow mode {agent_in_words(agent)} would have saved {checks:,} of {agent['turns']:,} model calls{about}: "
-        f"{right:,} calls as the model made them, {wrong:,} wrong."
-    )
-    threads = list(dict.fromkeys(miss["thread"] for miss in misses if miss["agent"] == agent["key"] and miss["thread"]))
-    if threads:
-        line += f" Wrong in thread {', '.join(threads[:MOST_THREADS])}{' and others' * (len(threads) > MOST_THREADS)}."
-    return line
-
-
-def agent_in_words(agent: Mapping[str, Any]) -> str:
-    """Return the name of an agent as a person reads it."""
-    return f"agent {agent['name']!r}" if agent["name"] else "the agent"
 
 
 def tool_in_words(name: str) -> str:

@@ -223,12 +223,12 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- the model ---
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        return drive(lambda: self._around_model(request, handler), handler)
+        return drive(lambda: self._around_model(request, handler), handler, costs=self._core.costs)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        return await adrive(lambda: self._around_model(request, handler), handler)
+        return await adrive(lambda: self._around_model(request, handler), handler, costs=self._core.costs)
 
     def _around_model(self, request: ModelRequest[Any], handler: Any) -> StepGenerator[Any]:
         call: Call | None = None
@@ -302,11 +302,11 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- the end ---
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        drive(lambda: self._end(state, runtime))
+        drive(lambda: self._end(state, runtime), costs=self._core.costs)
         return {"toolmem_ended": True}
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        await adrive(lambda: self._end(state, runtime))
+        await adrive(lambda: self._end(state, runtime), costs=self._core.costs)
         return {"toolmem_ended": True}
 
     def _end(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:

@@ -154,7 +154,10 @@ class AtModel:
     def _ask(self, ask: ModelAsk, call: Call, asks: AskModel, how: Asking) -> StepGenerator[ModelAnswer]:
         """Ask the model, with the tools that tool search offers it."""
         offer = self._offer(ask, call)
+        costs = self.core.costs
+        begun = costs.clock()
         answer = yield from asks(replace(ask, tools=offer.tools, messages=offer.messages), how)
+        costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
         messages = self._or_log(lambda: self._taken(answer.messages, offer, ask, call)) or answer.messages
         return replace(answer, messages=messages)
 
@@ -276,6 +279,8 @@ class AtModel:
         for runner in self._runners:
             if runner.step.ends:
                 yield from runner.at_end(call)
+        with self.errors:
+            self.core.costs.flush()
 
     def _model_failed(self, open_call: OpenCall, turn: str, call: Call, error: Exception) -> None:
         with self.errors:
@@ -321,3 +326,7 @@ class AtModel:
         with self.errors:
             return do()
         return None
+
+
+def _asks_for_tools(answer: Sequence[Any]) -> bool:
+    return any(getattr(message, "tool_calls", ()) for message in answer)

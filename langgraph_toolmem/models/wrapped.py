@@ -199,12 +199,14 @@ class _Turn:
     """One model call of a wrapped model.
 
     Attributes:
+        costs: of the memory.
         streamed: True if the chunks of the answer have left already.
         listener: to the streamed answer, for prefetching; None if nobody listens.
     """
 
     def __init__(self, at_model: AtModel, call: Call, ask: ModelAsk) -> None:
         self._at_model, self._call, self._ask = at_model, call, ask
+        self.costs = at_model.core.costs
         self.streamed = False
         self.listener: Any = None
 
@@ -275,7 +277,7 @@ class _Invokes:
             with _busy():
                 return generate(seen, stop=stop, run_manager=run_manager, **changed)
 
-        answer: Any = drive(turn.body, ask_model)
+        answer: Any = drive(turn.body, ask_model, costs=turn.costs)
         return _result_of(answer)
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
@@ -291,7 +293,7 @@ class _Invokes:
                 result: ChatResult = await generate(seen, stop=stop, run_manager=run_manager, **changed)
             return result
 
-        answer: Any = await adrive(turn.body, ask_model)
+        answer: Any = await adrive(turn.body, ask_model, costs=turn.costs)
         return _result_of(answer)
 
 
@@ -317,7 +319,7 @@ class _Streams:
                 turn.hear(chunk, run_id)
                 yield chunk
 
-        answer: Any = yield from drive_stream(turn.body, ask_model, _joined)
+        answer: Any = yield from drive_stream(turn.body, ask_model, _joined, costs=turn.costs)
         if not turn.streamed:
             yield _chunk_of(answer)
 
@@ -346,7 +348,7 @@ class _AsyncStreams:
                 turn.hear(chunk, run_id)
                 yield chunk
 
-        async for chunk in adrive_stream(turn.body, ask_model, _joined, answers.append):
+        async for chunk in adrive_stream(turn.body, ask_model, _joined, answers.append, costs=turn.costs):
             yield chunk
         if not turn.streamed:
             yield _chunk_of(answers[0])

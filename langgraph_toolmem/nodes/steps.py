@@ -82,6 +82,7 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
+        self.costs = self._core.costs
         inertia = next((method for method in memory.methods if isinstance(method, Inertia)), None)
         self._prefetched: Registry | None = None if inertia is None else inertia.prefetched
         self._contexts: ContextStore | None = None if inertia is None else inertia.contexts
@@ -99,7 +100,7 @@ class Recorder(MemoryNode):
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Execute and record a call: for ``ToolNode(wrap_tool_call=…)``."""
         try:
-            return drive(lambda: self._around(request), execute)
+            return drive(lambda: self._around(request), execute, costs=self._core.costs)
         except GraphBubbleUp:
             self._paused(request)
             raise
@@ -109,7 +110,7 @@ class Recorder(MemoryNode):
     ) -> Any:
         """Execute and record a call: for ``ToolNode(awrap_tool_call=…)``."""
         try:
-            return await adrive(lambda: self._around(request), execute)
+            return await adrive(lambda: self._around(request), execute, costs=self._core.costs)
         except GraphBubbleUp:
             self._paused(request)
             raise

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from heapq import heappop, heappush
 from html import escape
@@ -52,19 +52,21 @@ def render_page(
     """
     data, script = _inside_script(_picture(report, view)), _asset("page.js")
     when = "" if generated is None else f"Read at {_time(generated)} UTC."
-    body = "\n".join(
-        [
-            f"<header><h1>{_text(title)}</h1>",
-            f'<p class="verdict">{_text(report.headline())}</p>' if not lead else "",
-            f'<p class="quiet">{when}</p></header><main>',
-            *(f'<p class="notice" role="alert"><b>Problem:</b> {_text(problem)}</p>' for problem in report.problems),
-            *(_lead(lead) if lead else _safety(report)),
-            _graph(bool(view.tools or report.tools)),
-            _tools(report),
-            *(() if lead else _worth(report)),
-            f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>',
-        ]
-    )
+    parts = [f"<header><h1>{_text(title)}</h1>"]
+    if not lead:
+        parts.append(f'<p class="verdict">{_text(report.headline())}</p>')
+    parts.append(f'<p class="quiet">{when}</p></header><main>')
+    for problem in report.problems:
+        parts.append(f'<p class="notice" role="alert"><b>Problem:</b> {_text(problem)}</p>')
+    if lead:
+        parts += _lead(lead)
+    else:
+        parts += [_list(report.worth()), *_safety(report)]
+    parts += [_graph(bool(view.tools or report.tools)), _tools(report)]
+    if not lead:
+        parts += _worth(report)
+    parts.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
+    body = "\n".join(parts)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
         "form-action 'none'"
@@ -87,48 +89,58 @@ def render_page(
 # --- sections ---
 
 
-def _safety(report: Report) -> Iterable[str]:
-    """Yield what a person has to look at: how the memory is set up, what it changed, what is withdrawn."""
+def _safety(report: Report) -> Iterator[str]:
+    """Yield what a person has to look at: how the memory is set up, what it changed, what was wrong."""
     inertia = report["inertia"]
     yield _list(report.setup())
-    if undeclared := inertia.get("undeclared"):
-        yield f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model."
-        if seeming := inertia.get("suggested"):
-            # No name is proposed but those that seem to read: what is pasted may be called without the model.
-            names = ", ".join(f'"{name}"' for name in seeming)
-            yield f" Check these; if they only read, declare them:</p><pre>reads={{{_text(names)}}}</pre>"
-        else:
-            yield "</p>"
-    changes = inertia.get("changes", ())
-    rows = [
-        (_hour(each["hour"]), each["thread"], each["tool"], each["args"], f"{each['status']}: {each['result']}")
-        for each in changes
-    ]
+    yield from _declarations(inertia)
     yield "<h2>Changes that the memory made</h2>"
-    yield (
-        _table(("when", "thread", "tool", "arguments", "result"), rows, name="changes")
-        if rows
-        else '<p class="quiet">None: no tool that may change something was called without the model.</p>'
-    )
-    if missed := inertia.get("shadow_wrong"):
-        rows = [(_hour(row["hour"]), row["thread"], row["tool"], row["args"], row["instead"]) for row in missed]
-        yield "<h2>Wrong in shadow mode</h2>"
-        yield _table(("when", "thread", "tool", "arguments", "the model's act"), rows, name="shadow")
-    if withdrawn := report.withdrawn():
+    changes = []
+    for change in inertia.get("changes", ()):
+        result = f"{change['status']}: {change['result']}"
+        changes.append((_hour(change["hour"]), change["thread"], change["tool"], change["args"], result))
+    if changes:
+        yield _table(("when", "thread", "tool", "arguments", "result"), changes, name="changes")
+    else:
+        yield '<p class="quiet">None: no tool that may change something was called without the model.</p>'
+    wrong = []
+    for row in inertia.get("wrong_calls", ()):
+        wrong.append((_hour(row["hour"]), row["thread"], row["tool"], row["args"], row["instead"], row["found_by"]))
+    if wrong:
+        yield "<h2>Wrong calls</h2>"
+        yield _table(("when", "thread", "tool", "arguments", "right", "found"), wrong, name="wrong")
+    withdrawn = report.withdrawn()
+    if withdrawn:
         yield "<h2>Withdrawn</h2>" + _list(withdrawn)
-    if ahead := inertia.get("prefetch"):
+    ahead = inertia.get("prefetch")
+    if ahead:
         yield (
             f"<h2>Prefetch</h2><p>{ahead['served']:,} of {ahead['started']:,} were ready when the model "
             f"asked, {ahead['wasted']:,} were thrown away; {ahead['seconds_saved']:,.1f} seconds of waiting saved.</p>"
         )
 
 
-def _worth(report: Report) -> Iterable[str]:
-    """Yield what the memory brought: hints, tokens, the sentences of each method behind a disclosure."""
-    rows = [
-        (title, *(f"{figures.get(name, 0):,.0f}" for name in ("shown", "followed", "right")))
-        for title, figures in report.hints()
-    ]
+def _declarations(inertia: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tools that nobody declared, and what to paste for those that seem to read."""
+    undeclared = inertia.get("undeclared")
+    if not undeclared:
+        return
+    yield f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model."
+    # No name is proposed but those that seem to read: what is pasted may be called without the model.
+    seeming = inertia.get("suggested")
+    if seeming:
+        names = ", ".join(f'"{name}"' for name in seeming)
+        yield f" Check these; if they only read, declare them:</p><pre>reads={{{_text(names)}}}</pre>"
+    else:
+        yield "</p>"
+
+
+def _worth(report: Report) -> Iterator[str]:
+    """Yield what the memory brought: hints, and the sentences of each method behind a disclosure."""
+    rows = []
+    for title, figures in report.hints():
+        shown, followed, right = (f"{figures.get(name, 0):,.0f}" for name in ("shown", "followed", "right"))
+        rows.append((title, shown, followed, right))
     if rows:
         yield "<h2>Hints</h2>" + _table(("hint", "shown", "followed", "went well"), rows, name="hints")
     yield "<details><summary>Everything the methods report</summary>"
@@ -140,7 +152,7 @@ def _worth(report: Report) -> Iterable[str]:
     yield "</details>"
 
 
-def _lead(parts: Sequence[str | TextTable]) -> Iterable[str]:
+def _lead(parts: Sequence[str | TextTable]) -> Iterator[str]:
     for part in parts:
         if isinstance(part, str):
             yield f"<p>{_text(part)}</p>"
@@ -165,15 +177,13 @@ def _graph(there: bool) -> str:
 
 
 def _tools(report: Report) -> str:
-    rows = [
-        (
-            tool_in_words(name),
-            *(f"{each:,}" for each in (tool.calls, tool.failed, tool.skipped)),
-            _checked(tool),
-        )
-        for name, tool in report.tools_by_use()
-    ]
-    return _table(("tool", "calls", "failed", "without the model", "checked"), rows, name="tools") if rows else ""
+    rows = []
+    for name, tool in report.tools_by_use():
+        numbers = (f"{tool.calls:,}", f"{tool.failed:,}", f"{tool.skipped:,}")
+        rows.append((tool_in_words(name), *numbers, _checked(tool)))
+    if not rows:
+        return ""
+    return _table(("tool", "calls", "failed", "without the model", "checked"), rows, name="tools")
 
 
 def _checked(tool: ToolReport) -> str:
@@ -187,50 +197,52 @@ def _checked(tool: ToolReport) -> str:
 def _picture(report: Report, view: GraphView) -> dict[str, Any]:
     """Return what the script draws: tools, the most used first, and the strongest arrows by the tools' index."""
     calls = {name: counts.calls for name, counts in view.tools.items()}
-    for name in [*report.tools, *(end for edge in view.edges for end in (edge.source, edge.target))]:
+    others = list(report.tools)
+    for edge in view.edges:
+        others += [edge.source, edge.target]
+    for name in others:
         calls.setdefault(name, report.tools.get(name, ToolReport()).calls)
     names = sorted(calls, key=lambda name: (name != START, -calls[name], name))[:MAX_TOOLS]
     index = {name: number for number, name in enumerate(names)}
     depth, changing = depths(names, view.edges), report["inertia"].get("changing", {})
-    edges = sorted(
-        (
-            (index[edge.source], index[edge.target], times(edge), edge.failed)
-            for edge in view.edges
-            if {edge.source, edge.target} <= index.keys() and times(edge)
-        ),
-        key=lambda edge: (-edge[2], *edge),
-    )
-    flows = sorted(
-        (
-            (index[f.source_tool], index[f.target_tool], f.hits, f.misses, _line(f.parameter), _origin(f))
-            for f in view.dataflow
-            if f.hits and {f.source_tool, f.target_tool} <= index.keys()
-        ),
-        key=lambda flow: (-flow[2], *flow),
-    )
     tools = []
     for name in names:
-        told = report.tools.get(name, ToolReport())
+        record = report.tools.get(name, ToolReport())
+        failed = record.failed
+        if not failed and name in view.tools:
+            failed = view.tools[name].failed
+        title = "start of a run" if name == START else _line(tool_in_words(name)) or "(no name)"
         tools.append(
             {
-                "name": "start of a run" if name == START else _line(tool_in_words(name)) or "(no name)",
+                "name": title,
                 "start": name == START,
                 "writes": name in changing,
                 "why": _line(changing.get(name, "")),
                 "depth": depth[name],
                 "calls": calls[name],
-                "failed": told.failed or (view.tools[name].failed if name in view.tools else 0),
-                "skipped": told.skipped,
-                "right": told.right,
-                "wrong": told.wrong,
+                "failed": failed,
+                "skipped": record.skipped,
+                "right": record.right,
+                "wrong": record.wrong,
             }
         )
-    return {
-        "tools": tools,
-        "edges": edges[:MAX_EDGES],
-        "flows": flows[:MAX_FLOWS],
-        "left_out": len(calls) - len(names),
-    }
+    edges, flows = _arrows(view, index)
+    return {"tools": tools, "edges": edges, "flows": flows, "left_out": len(calls) - len(names)}
+
+
+def _arrows(view: GraphView, index: Mapping[str, int]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return the strongest edges and flows between the drawn tools, by the tools' index."""
+    edges, flows = [], []
+    for edge in view.edges:
+        if edge.source in index and edge.target in index and times(edge):
+            edges.append((index[edge.source], index[edge.target], times(edge), edge.failed))
+    for flow in view.dataflow:
+        if flow.hits and flow.source_tool in index and flow.target_tool in index:
+            source, target = index[flow.source_tool], index[flow.target_tool]
+            flows.append((source, target, flow.hits, flow.misses, _line(flow.parameter), _origin(flow)))
+    edges.sort(key=lambda row: (-row[2], *row))
+    flows.sort(key=lambda row: (-row[2], *row))
+    return edges[:MAX_EDGES], flows[:MAX_FLOWS]
 
 
 def times(edge: EdgeView) -> int:
@@ -249,21 +261,25 @@ def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
     for edge in edges:
         if edge.source != edge.target and {edge.source, edge.target} <= nodes and times(edge):
             leaving[edge.source].append((edge.target, times(edge)))
-    found: dict[str, float] = {}
-    heap = [(0.0, START)] if START in nodes else []
+    shortest: dict[str, float] = {}
+    heap = []
+    if START in nodes:
+        heap.append((0.0, START))
     while heap:
         length, name = heappop(heap)
-        if name not in found:
-            found[name] = length
-            of = sum(number for _, number in leaving[name])
-            for target, number in leaving[name]:
-                heappush(heap, (length + 1 - math.log2(number / of), target))
-    last = max(found.values(), default=0.0) + 1
-    return {name: round(found.get(name, last), 6) for name in nodes}
+        if name in shortest:
+            continue
+        shortest[name] = length
+        total = sum(number for _, number in leaving[name])
+        for target, number in leaving[name]:
+            heappush(heap, (length + 1 - math.log2(number / total), target))
+    last = max(shortest.values(), default=0.0) + 1
+    return {name: round(shortest.get(name, last), 6) for name in nodes}
 
 
 def _origin(flow: FlowView) -> str:
-    return _line(f"{'argument' if flow.direction == 'in' else 'output'} {flow.path}".strip())
+    kind = "argument" if flow.direction == "in" else "output"
+    return _line(f"{kind} {flow.path}".strip())
 
 
 # --- text ---
@@ -271,14 +287,21 @@ def _origin(flow: FlowView) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, name: str = "") -> str:
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows[:MAX_ROWS])
-    more = f'<p class="quiet">and {len(rows) - MAX_ROWS:,} more</p>' if len(rows) > MAX_ROWS else ""
+    body = []
+    for row in rows[:MAX_ROWS]:
+        cells = "".join(f"<td>{_text(cell)}</td>" for cell in row)
+        body.append(f"<tr>{cells}</tr>")
     named = f' id="{name}"' if name else ""
-    return f'<div class="scroll"><table{named}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    table = f"<table{named}><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    more = ""
+    if len(rows) > MAX_ROWS:
+        more = f'<p class="quiet">and {len(rows) - MAX_ROWS:,} more</p>'
+    return f'<div class="scroll">{table}</div>{more}'
 
 
 def _list(lines: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_text(line)}</li>" for line in lines) + "</ul>"
+    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>"
 
 
 def _text(text: object) -> str:

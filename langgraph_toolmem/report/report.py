@@ -8,62 +8,30 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, Final
 
-from langgraph_toolmem.base.checks import expect, is_number
 from langgraph_toolmem.base.intervals import lower_limit, percentage
 from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.core.costs import CPU_BEHIND, CPU_SECONDS
 from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.report.savings import MeanCall, Saved, TokenPrice, seconds_in_words
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
-_MAX_PRICE: Final = 1e12
 MAX_LINES: Final = 40
 MAX_AGENTS: Final = 5
 """Agents that the printed report describes, those seen last."""
 MAX_CHANGES: Final = 5
 """Changes that the printed report shows; the page has more."""
+MAX_WRONG: Final = 5
+"""Wrong calls that the printed report shows; the page has more."""
+MAX_THREADS: Final = 5
+"""Threads that a sentence names."""
 FEW: Final = 20
 """Checks below which the report gives no share."""
 RIGHT: Final = 0.95
 """Share of right checks below which the wrong ones are worth a look."""
-
-
-@dataclass(frozen=True)
-class TokenPrice:
-    """The price of a model's tokens.
-
-    Attributes:
-        input: money per million input tokens.
-        output: money per million output tokens.
-        cached: money per million input tokens that the provider reads from its cache. Defaults to `input`.
-        currency: its name for display.
-
-    Raises:
-        ConfigurationError: a price is not a number from 0 to 1e12, or the currency has no name.
-    """
-
-    input: float
-    output: float
-    currency: str = "USD"
-    cached: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("input", "output", *(() if self.cached is None else ("cached",))):
-            price = f"money per million tokens, from 0 to {_MAX_PRICE:.0e}"
-            expect(self, name, price, lambda value: is_number(value) and 0 <= value <= _MAX_PRICE)
-        expect(self, "currency", "a name such as 'USD'", lambda name: str.isprintable(name) and bool(name.strip()))
-
-    def of(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0) -> float:
-        """Return the price of so many tokens; `cached_tokens` of the input come from the provider's cache."""
-        less = 0 if self.cached is None else cached_tokens * (self.input - self.cached)
-        return (input_tokens * self.input - less + output_tokens * self.output) / 1_000_000
-
-
-def money_in_words(amount: float, currency: str | None) -> str:
-    """Format an amount of money: "1,234.50 USD"; small ones to a hundredth of a cent: "0.0042 USD"."""
-    return f"{amount:,.{2 if amount >= 1 or not amount else 4}f} {currency or ''}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -97,6 +65,43 @@ class JobsReport:
     pending: int = 0
     failing: int = 0
     dead: int = 0
+
+
+@dataclass(frozen=True)
+class ShadowReport:
+    """One agent in shadow mode.
+
+    Attributes:
+        agent: its name; "" if it has none.
+        turns: its model turns.
+        would_save: model calls that the memory would have saved.
+        wrong: calls that it would have made and the model did not. They save nothing.
+        writes: True if the policy names tools that may change something.
+        threads: of the wrong calls, newest first.
+    """
+
+    agent: str
+    turns: int
+    would_save: Saved
+    wrong: int = 0
+    writes: bool = False
+    threads: tuple[str, ...] = ()
+
+    def in_words(self, waiting: float | None, currency: str | None) -> str:
+        """Return what the agent would have saved, and what would have been wrong, in one or two sentences."""
+        name = f"agent {self.agent!r}" if self.agent else "the agent"
+        about = self.would_save.in_words(waiting, currency)
+        if about:
+            about = f" (about {about})"
+        kind = "calls" if self.writes else "look-ups"
+        line = (
+            f"In shadow mode {name} would have saved {self.would_save.calls:,} of {self.turns:,} model calls{about}, "
+            f"with {self.wrong:,} {kind} in vain."
+        )
+        if self.threads:
+            others = " and others" if len(self.threads) > MAX_THREADS else ""
+            line += f" Wrong in thread {', '.join(self.threads[:MAX_THREADS])}{others}."
+        return line
 
 
 @dataclass(frozen=True)
@@ -137,12 +142,12 @@ class HoldoutReport:
                 f"({percentage(ours.good, ours.judged)}), without in {without.good:,} of {without.judged:,} "
                 f"({percentage(without.good, without.judged)})."
             )
-        for name, mine, other, digits in (
-            ("Model calls", ours.model_calls, without.model_calls, 2),
-            ("Tokens", ours.tokens, without.tokens, 0),
-        ):
-            if mine is not None and other is not None:
-                lines.append(f"{name} per episode with the memory {mine:,.{digits}f}, without {other:,.{digits}f}.")
+        if ours.model_calls is not None and without.model_calls is not None:
+            lines.append(
+                f"Model calls per episode with the memory {ours.model_calls:,.2f}, without {without.model_calls:,.2f}."
+            )
+        if ours.tokens is not None and without.tokens is not None:
+            lines.append(f"Tokens per episode with the memory {ours.tokens:,.0f}, without {without.tokens:,.0f}.")
         return lines
 
 
@@ -159,10 +164,13 @@ class Report:
         skipped_stopped: of these, how many calls a person or a limit stopped before they were executed.
         right, wrong: proposals checked against the model (shadow and audit) that its call equalled, or not.
         precision: right / (right + wrong); None before any check.
-        tokens_saved: tokens of the skipped LLM calls, estimated by the mean of the calls made; None if the
-            messages carry no usage.
-        money_saved: their price; None without a price or without usage.
-        currency: of `money_saved`; None without a price.
+        saved: model calls that the memory saved, with their seconds, tokens and money, estimated by the mean of the
+            calls made.
+        model_seconds: seconds of waiting for the model; None if no model call was timed.
+        cpu_seconds: processor time that the memory took while runs waited for it, without Chroma's own threads.
+        cpu_seconds_behind: processor time of its work in the background.
+        currency: of the money; None without a price.
+        shadow: the agents in shadow mode whose calls were checked.
         runs_judged, runs_good: runs with feedback; of these, the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
@@ -181,9 +189,12 @@ class Report:
     right: int = 0
     wrong: int = 0
     precision: float | None = None
-    tokens_saved: int | None = None
-    money_saved: float | None = None
+    saved: Saved = field(default_factory=lambda: Saved(0))
+    model_seconds: float | None = None
+    cpu_seconds: float = 0.0
+    cpu_seconds_behind: float = 0.0
     currency: str | None = None
+    shadow: tuple[ShadowReport, ...] = ()
     runs_judged: int = 0
     runs_good: int = 0
     judged_with_shortcut: int = 0
@@ -199,6 +210,13 @@ class Report:
         section = self.sections.get(method)
         return {} if section is None else section.figures
 
+    @property
+    def waiting(self) -> float | None:
+        """Return the seconds of waiting for the model that a run without the memory has."""
+        if self.model_seconds is None:
+            return None
+        return self.model_seconds + (self.saved.seconds or 0.0)
+
     def hints(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield title and figures ("shown", "followed", "right") of the methods that showed hints."""
         for section in self.sections.values():
@@ -212,7 +230,8 @@ class Report:
         return plain
 
     def __str__(self) -> str:
-        lines, tools = self.lines()[: MAX_LINES - 2], self.tools_by_use()
+        lines = self.lines()[: MAX_LINES - 2]
+        tools = self.tools_by_use()
         width = max((len(name) for name in self.tools), default=0)
         room = min(len(tools), MAX_LINES - 1 - len(lines))
         for name, tool in tools[:room]:
@@ -220,53 +239,86 @@ class Report:
                 f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
                 f"checked: {tool.right:,} right, {tool.wrong:,} wrong"
             )
-        return "\n".join([*lines, *([f"  and {len(tools) - room:,} tools more"] if len(tools) > room else [])])
+        if len(tools) > room:
+            lines.append(f"  and {len(tools) - room:,} tools more")
+        return "\n".join(lines)
 
     def lines(self) -> list[str]:
         """Return all but the tools: the judgement, problems, what to review, and what each method says."""
-        lines = [self.headline(), *(f"Problem: {problem}" for problem in self.problems), *self.setup()]
-        lines += [f"Withdrawn: {each}" for each in self.withdrawn()]
+        lines = [self.headline()]
+        lines.extend(f"Problem: {problem}" for problem in self.problems)
+        lines += self.worth()
+        lines += self.setup()
+        for withdrawal in self.withdrawn():
+            lines.append(f"Withdrawn: {withdrawal}")
         changes = self["inertia"].get("changes", ())
-        lines += [
-            f"Changed by the memory: {each['tool']}({shortened(each['args'], 60)}) in "
-            f"{'thread ' + each['thread'] if each['thread'] else 'a run without a thread'}: {each['status']}"
-            for each in changes[:MAX_CHANGES]
-        ]
-        lines += [f"and {len(changes) - MAX_CHANGES:,} changes more"] if len(changes) > MAX_CHANGES else []
+        for change in changes[:MAX_CHANGES]:
+            call = f"{change['tool']}({shortened(change['args'], 60)})"
+            lines.append(f"Changed by the memory: {call} in {_thread(change)}: {change['status']}")
+        if len(changes) > MAX_CHANGES:
+            lines.append(f"and {len(changes) - MAX_CHANGES:,} changes more")
+        wrong = self["inertia"].get("wrong_calls", ())
+        for row in wrong[:MAX_WRONG]:
+            call = f"{row['tool']}({shortened(row['args'], 60)})"
+            lines.append(f"Wrong, {row['found_by']}: {call} in {_thread(row)}; right: {shortened(row['instead'], 80)}")
+        if len(wrong) > MAX_WRONG:
+            lines.append(f"and {len(wrong) - MAX_WRONG:,} wrong calls more")
         return lines + self.sentences()
 
     def headline(self) -> str:
         """Return one sentence with a judgement: what was saved, how often it was right, and whether to trust it."""
         if not self.turns:
             return "Nothing was seen yet."
-        of, saved = self.right + self.wrong, f"Saved {self.skipped:,} of {self.turns:,} model calls"
-        if not of:
+        checks = self.right + self.wrong
+        saved = f"Saved {self.saved.calls:,} of {self.turns:,} model calls"
+        if not checks:
             return f"{saved}; nothing was checked yet: too early to trust it."
-        least = f", at least {math.floor(100 * lower_limit(self.right, of))} %" if of >= FEW else ""
-        kinds = self["inertia"].get("checks_by_kind") or {"it": {"checks": of, "right": self.right}}
-        return f"{saved}; {self.right:,} of {of:,} checks right{least}; {_trust(kinds)}."
+        least = ""
+        if checks >= FEW:
+            least = f", at least {math.floor(100 * lower_limit(self.right, checks))} %"
+        kinds = self["inertia"].get("checks_by_kind") or {"it": {"checks": checks, "right": self.right}}
+        return f"{saved}; {self.right:,} of {checks:,} checks right{least}; {_trust(kinds)}."
+
+    def worth(self) -> list[str]:
+        """Return what the memory saved or would have saved, and the processor time that it took."""
+        lines = []
+        about = self.saved.in_words(self.waiting, self.currency)
+        if self.saved.calls and about:
+            lines.append(f"Saved about {about}.")
+        lines.extend(agent.in_words(self.waiting, self.currency) for agent in self.shadow)
+        if self.cpu_seconds:
+            took = f"The memory took {seconds_in_words(self.cpu_seconds)} of processor time"
+            if self.turns:
+                took += f", {1000 * self.cpu_seconds / self.turns:.1f} ms a model call"
+            if self.cpu_seconds_behind:
+                took += f", and {seconds_in_words(self.cpu_seconds_behind)} in the background"
+            lines.append(f"{took}.")
+        return lines
 
     def setup(self) -> list[str]:
         """Return how the memory is set up: mode, policy, and what tools are declared to do."""
-        found = self["inertia"]
-        if "mode" not in found:
+        inertia = self["inertia"]
+        if "mode" not in inertia:
             return []
-        reads, writes = found["declared"]
-        if not found.get("agents"):
+        reads, writes = inertia["declared"]
+        agents = inertia.get("agents", ())
+        if not agents:
             return [
-                f"Mode: {found['mode']}; policy: {found['kind']}. Declared: {reads:,} tools that only read, {writes:,} "
-                "that may write without the model."
+                f"Mode: {inertia['mode']}; policy: {inertia['kind']}. Declared: {reads:,} tools that only read, "
+                f"{writes:,} that may write without the model."
             ]
-        lines = [_agent_in_words(agent) for agent in found["agents"][:MAX_AGENTS]]
-        if len(found["agents"]) > MAX_AGENTS:
-            lines.append(f"and {len(found['agents']) - MAX_AGENTS:,} agents or policies more")
-        return [*lines, f"Declared: {reads:,} tools that only read."]
+        lines = [_agent_in_words(agent) for agent in agents[:MAX_AGENTS]]
+        if len(agents) > MAX_AGENTS:
+            lines.append(f"and {len(agents) - MAX_AGENTS:,} agents or policies more")
+        lines.append(f"Declared: {reads:,} tools that only read.")
+        return lines
 
     def withdrawn(self) -> list[str]:
         """Return what the memory may not do at present, although the policy allows it."""
-        found = self["inertia"]
-        lines = [f"{tool}: a person refused or edited such a call" for tool in found.get("refused", ())]
-        if found.get("budget_open") is False:
+        inertia = self["inertia"]
+        refused = inertia.get("refused", ())
+        lines = [f"{tool}: a person refused or edited such a call" for tool in refused]
+        if inertia.get("budget_open") is False:
             lines.append("calls in the model's place: the budget of misses is used up")
         return lines
 
@@ -276,15 +328,12 @@ class Report:
 
     def sentences(self) -> list[str]:
         """Return the facts behind the headline, in a few sentences."""
-        lines = []
+        lines: list[str] = []
         if self.skipped_failed or self.skipped_stopped:
             lines.append(
                 f"Of the calls made without the model {self.skipped_failed:,} failed and {self.skipped_stopped:,} were "
                 "stopped before they were executed."
             )
-        if self.tokens_saved is not None:
-            money = "" if self.money_saved is None else money_in_words(self.money_saved, self.currency)
-            lines.append(f"About {self.tokens_saved:,} tokens saved{money and f', worth about {money}'}.")
         if self.runs_judged:
             lines.append(
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
@@ -302,11 +351,19 @@ class Report:
         return lines
 
 
+def _thread(row: Mapping[str, Any]) -> str:
+    return f"thread {row['thread']}" if row["thread"] else "a run without a thread"
+
+
 def _agent_in_words(agent: Mapping[str, Any]) -> str:
     """Return mode, policy and result of one agent."""
-    name = f"Agent {agent['name']!r}" if agent["name"] else "Agent without a name"
-    writes = f"may write without the model: {', '.join(agent['may_write'])}" if agent["may_write"] else "may not write"
-    never = f"; never without the model: {', '.join(agent['never'])}" if agent["never"] else ""
+    name, writes, never = "Agent without a name", "may not write", ""
+    if agent["name"]:
+        name = f"Agent {agent['name']!r}"
+    if agent["may_write"]:
+        writes = f"may write without the model: {', '.join(agent['may_write'])}"
+    if agent["never"]:
+        never = f"; never without the model: {', '.join(agent['never'])}"
     return (
         f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. It saved {agent['saved']:,} of "
         f"{agent['turns']:,} model calls."
@@ -315,14 +372,23 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
 
 def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
     """Return which kinds of calls, such as reads and writes, can be trusted by their checks."""
-    found: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
+    judged: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
     for kind, record in kinds.items():
-        of, right = record["checks"], record["right"]
-        if not of:
+        checks = record["checks"]
+        if not checks:
             continue
-        word = "too early to trust" if of < FEW else "trust" if right >= RIGHT * of else "look at what was wrong with"
-        found[word].append(kind)
-    return "; ".join(f"{word} {' and '.join(those)}" for word, those in found.items() if those)
+        if checks < FEW:
+            word = "too early to trust"
+        elif record["right"] >= RIGHT * checks:
+            word = "trust"
+        else:
+            word = "look at what was wrong with"
+        judged[word].append(kind)
+    parts = []
+    for word, names in judged.items():
+        if names:
+            parts.append(f"{word} {' and '.join(names)}")
+    return "; ".join(parts)
 
 
 def make_report(
@@ -340,15 +406,26 @@ def make_report(
         return int(counters.get(name, 0))
 
     right, wrong = number("right"), number("wrong")
-    skipped = sum(map(number, _SKIPPED))
-    with_usage = number("turns_with_tokens")
-    tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
-    money = saved = None
-    if with_usage:
-        each_in, each_out = skipped * tokens_in / with_usage, skipped * tokens_out / with_usage
-        saved = round(each_in + each_out)
-        money = price.of(each_in, each_out, skipped * number("tokens_cached") / with_usage) if price else None
-    verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
+    skipped = sum(number(name) for name in _SKIPPED)
+    inertia: Mapping[str, Any] = {}
+    if "inertia" in sections:
+        inertia = sections["inertia"].figures
+    before_the_model = inertia.get("context", {}).get("saved", 0)
+    mean = MeanCall.of(counters)
+    judged = good = judged_with_shortcut = good_with_shortcut = 0
+    for shortcuts, score, *_ in graph.runs.values():
+        if score is None:
+            continue
+        went_well = float(score) >= GOOD
+        judged += 1
+        good += went_well
+        if shortcuts > 0:
+            judged_with_shortcut += 1
+            good_with_shortcut += went_well
+    tools = {}
+    for name in sorted({*graph.tools, *graph.by_tool}):
+        if _known(graph, name):
+            tools[name] = _tool(graph, name)
     return Report(
         turns=graph.turns,
         calls=number("calls"),
@@ -359,19 +436,39 @@ def make_report(
         right=right,
         wrong=wrong,
         precision=right / (right + wrong) if right + wrong else None,
-        tokens_saved=saved,
-        money_saved=money,
+        saved=mean.times(skipped + before_the_model, price),
+        model_seconds=mean.waited,
+        cpu_seconds=counters.get(CPU_SECONDS, 0.0),
+        cpu_seconds_behind=counters.get(CPU_BEHIND, 0.0),
         currency=price.currency if price else None,
-        runs_judged=len(verdicts),
-        runs_good=sum(good for _, good in verdicts),
-        judged_with_shortcut=sum(acted for acted, _ in verdicts),
-        good_with_shortcut=sum(acted and good for acted, good in verdicts),
-        tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
+        shadow=_in_shadow(inertia, mean, price),
+        runs_judged=judged,
+        runs_good=good,
+        judged_with_shortcut=judged_with_shortcut,
+        good_with_shortcut=good_with_shortcut,
+        tools=tools,
         sections=sections,
         holdout=holdout,
         jobs=JobsReport(**jobs),
         problems=problems,
     )
+
+
+def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | None) -> tuple[ShadowReport, ...]:
+    """Return the agents in shadow mode whose calls were checked."""
+    reports = []
+    for agent in inertia.get("agents", ()):
+        record = agent["shadow"]
+        if not record["checks"]:
+            continue
+        threads: dict[str, None] = {}
+        for row in inertia["wrong_calls"]:
+            if row["agent"] == agent["key"] and row["thread"]:
+                threads[row["thread"]] = None
+        would_save = mean.times(record["right"], price)
+        writes = bool(agent["may_write"])
+        reports.append(ShadowReport(agent["name"], agent["turns"], would_save, record["wrong"], writes, tuple(threads)))
+    return tuple(reports)
 
 
 def _known(graph: ToolGraph, name: str) -> bool:
@@ -395,20 +492,27 @@ def _tool(graph: ToolGraph, name: str) -> ToolReport:
 
 def compare(episodes: Iterable[Episode]) -> HoldoutReport:
     """Sum up the episodes of each side."""
-    sides: tuple[list[Episode], list[Episode]] = ([], [])
-    for each in episodes:
-        sides[each.held].append(each)
-    return HoldoutReport(*map(_arm, sides))
+    with_memory: list[Episode] = []
+    held_out: list[Episode] = []
+    for episode in episodes:
+        side = held_out if episode.held else with_memory
+        side.append(episode)
+    return HoldoutReport(_arm(with_memory), _arm(held_out))
 
 
 def _arm(episodes: Sequence[Episode]) -> Arm:
-    judged = [each.good for each in episodes if each.good is not None]
-    calls = [each.calls for each in episodes if each.calls]
-    tokens = [each.tokens for each in episodes if each.tokens]
+    scores, calls, tokens = [], [], []
+    for episode in episodes:
+        if episode.good is not None:
+            scores.append(episode.good)
+        if episode.calls:
+            calls.append(episode.calls)
+        if episode.tokens:
+            tokens.append(episode.tokens)
     return Arm(
         episodes=len(episodes),
-        judged=len(judged),
-        good=sum(good >= GOOD for good in judged),
+        judged=len(scores),
+        good=sum(score >= GOOD for score in scores),
         model_calls=fmean(calls) if calls else None,
         tokens=fmean(tokens) if tokens else None,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -22,6 +22,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.threads import StepBudget, step
+from langgraph_toolmem.core.costs import Costs
 
 R = TypeVar("R")
 C = TypeVar("C")
@@ -87,15 +88,21 @@ def loop_of_run() -> asyncio.AbstractEventLoop | None:
     return _LOOP.get()
 
 
-def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any] | None = None) -> R:
+def drive(
+    body: Callable[[], R | StepGenerator[R]],
+    handler: Callable[[Any], Any] | None = None,
+    *,
+    costs: Costs | None = None,
+) -> R:
     """Run a body in sync code.
 
     Args:
         body: a function, or one that makes a generator.
         handler: of the host, for `Proceed`.
+        costs: count the processor time of the body.
     """
     budget = StepBudget()
-    with step(budget):
+    with _at_work(budget, costs):
         found, wanted = _begun(body)
     while found is not None:
         try:
@@ -115,15 +122,20 @@ def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any
             move: Callable[[], Any] = partial(found.throw, error)
         else:
             move = partial(found.send, answer)
-        with step(budget):
+        with _at_work(budget, costs):
             found, wanted = _moved(found, move)
     return wanted  # type: ignore[no-any-return]
 
 
-async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
-    """Run a body in async code; it runs in a worker thread."""
+async def adrive(
+    body: Callable[[], R | StepGenerator[R]],
+    handler: Callable[[Any], Awaitable[Any]] | None = None,
+    *,
+    costs: Costs | None = None,
+) -> R:
+    """Run a body in async code; it runs in a worker thread. See `drive`."""
     loop, budget = asyncio.get_running_loop(), StepBudget()
-    found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_begun, body))
+    found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_begun, body))
     while found is not None:
         try:
             if isinstance(wanted, Ask):
@@ -142,7 +154,7 @@ async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[An
             move: Callable[[], Any] = partial(found.throw, error)
         else:
             move = partial(found.send, answer)
-        found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_moved, found, move))
+        found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_moved, found, move))
     return wanted  # type: ignore[no-any-return]
 
 
@@ -150,6 +162,8 @@ def drive_stream(
     body: Callable[[], R | StepGenerator[R]],
     handler: Callable[[Any], Iterator[C]],
     joined: Callable[[C | None, C], C],
+    *,
+    costs: Costs | None = None,
 ) -> Generator[C, None, R]:
     """Run a body in sync code whose host streams: yield the host's chunks, and return the body's result.
 
@@ -157,9 +171,10 @@ def drive_stream(
         body: a function, or one that makes a generator.
         handler: of the host, for `Proceed`; returns its chunks.
         joined: adds a chunk to those before it. The body is sent all chunks joined.
+        costs: see `drive`.
     """
     budget = StepBudget()
-    with step(budget):
+    with _at_work(budget, costs):
         found, wanted = _begun(body)
     try:
         while found is not None:
@@ -181,7 +196,7 @@ def drive_stream(
                 move: Callable[[], Any] = partial(found.throw, error)
             else:
                 move = partial(found.send, answer)
-            with step(budget):
+            with _at_work(budget, costs):
                 found, wanted = _moved(found, move)
     finally:
         if found is not None:  # an interrupt, or nobody reads on
@@ -194,10 +209,12 @@ async def adrive_stream(
     handler: Callable[[Any], AsyncIterator[C]],
     joined: Callable[[C | None, C], C],
     finished: Callable[[Any], object],
+    *,
+    costs: Costs | None = None,
 ) -> AsyncIterator[C]:
     """Run a body in async code whose host streams; `finished` is given the result. See `drive_stream`."""
     loop, budget = asyncio.get_running_loop(), StepBudget()
-    found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_begun, body))
+    found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_begun, body))
     try:
         while found is not None:
             try:
@@ -218,7 +235,7 @@ async def adrive_stream(
                 move: Callable[[], Any] = partial(found.throw, error)
             else:
                 move = partial(found.send, answer)
-            found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_moved, found, move))
+            found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_moved, found, move))
     finally:
         if found is not None:
             found.close()
@@ -264,9 +281,16 @@ def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Ge
         return None, end.value
 
 
-def _on(loop: asyncio.AbstractEventLoop, waits: StepBudget, do: Callable[[], R]) -> R:
+@contextmanager
+def _at_work(budget: StepBudget, costs: Costs | None) -> Iterator[None]:
+    """Run a part of a body: its waits share a budget, and its processor time is counted."""
+    with step(budget), nullcontext() if costs is None else costs.working():
+        yield
+
+
+def _on(loop: asyncio.AbstractEventLoop, budget: StepBudget, costs: Costs | None, do: Callable[[], R]) -> R:
     _LOOP.set(loop)  # in the copy of the context that the thread works in
-    with step(waits):
+    with _at_work(budget, costs):
         return do()
 
 

@@ -24,6 +24,7 @@ from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.costs import Costs
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -315,7 +316,12 @@ class MemoryNode(Runnable[Any, Any]):
         role: name of the node in a graph if no other is given, and in events.
         about: its purpose, for Studio.
         messages_key: key of the messages in the host's state.
+
+    Attributes:
+        costs: counts the processor time of the node, if it belongs to a memory.
     """
+
+    costs: Costs | None = None
 
     def __init__(self, role: str, about: str, *, messages_key: str = "messages") -> None:
         self.role, self.about = role, about
@@ -338,14 +344,14 @@ class MemoryNode(Runnable[Any, Any]):
         if env_mode() == "off":
             return None
         with self.errors:
-            return drive(lambda: self.body(input, config))
+            return drive(lambda: self.body(input, config), costs=self.costs)
         return None
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         if env_mode() == "off":
             return None
         with self.errors:
-            return await adrive(lambda: self.body(input, config))
+            return await adrive(lambda: self.body(input, config), costs=self.costs)
         return None
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
@@ -376,6 +382,7 @@ class StepNode(MemoryNode):
     def __init__(self, step: Step[Any], *, messages_key: str = "messages") -> None:
         super().__init__(step.role, step.about, messages_key=messages_key)
         self.step = step
+        self.costs = step.core.costs
         step.errors = self.errors
         self.runner = StepRunner(step)
         self._witnesses = deque[Witness](maxlen=MAX_TURNS)

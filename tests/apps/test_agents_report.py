@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
-from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem import InertiaPolicy, TokenPrice, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
@@ -93,14 +93,20 @@ def test_shadow_mode_says_what_it_would_have_saved_and_got_wrong(tmp_path: Path)
         assert desk["name"] == "desk"
         assert shadow["right"] + shadow["wrong"] == shadow["checks"] > RUNS / 2
         assert shadow["wrong"] == len(ODD) == memory.report().wrong
-        wrong = [(row["thread"], row["tool"], row["instead"]) for row in before["shadow_wrong"]]
+        wrong = [(row["thread"], row["tool"], row["instead"]) for row in before["wrong_calls"]]
         assert wrong == [(f"thread of {order}", "find_order", "an answer in words") for order in reversed(ODD)]
-        assert any(f"would have saved {shadow['checks']}" in line for line in memory.report().sentences())
+        [in_shadow] = memory.report().shadow
+        assert (in_shadow.agent, in_shadow.turns) == ("desk", desk["turns"])
+        assert (in_shadow.would_save.calls, in_shadow.wrong) == (shadow["right"], len(ODD)), "a wrong one saves nothing"
+        assert in_shadow.threads == tuple(f"thread of {order}" for order in reversed(ODD))
+        [line] = [line for line in memory.report().worth() if line.startswith("In shadow mode")]
+        assert f"agent 'desk' would have saved {shadow['right']} of {desk['turns']} model calls (about " in line
+        assert f"with 2 look-ups in vain. Wrong in thread thread of {ODD[1]}, thread of {ODD[0]}." in line
     with ToolMemory(tmp_path, reads={"find_*"}) as memory:
         again = memory.report()["inertia"]
-        assert (again["agents"], again["shadow_wrong"]) == (before["agents"], before["shadow_wrong"])
+        assert (again["agents"], again["wrong_calls"]) == (before["agents"], before["wrong_calls"])
         memory.forget(user_id=f"user of {ODD[0]}")
-        assert [row["thread"] for row in memory.report()["inertia"]["shadow_wrong"]] == [f"thread of {ODD[1]}"]
+        assert [row["thread"] for row in memory.report()["inertia"]["wrong_calls"]] == [f"thread of {ODD[1]}"]
 
 
 def test_agents_of_one_memory_have_reports_of_their_own() -> None:
@@ -130,9 +136,8 @@ def test_shadow_mode_says_how_many_tokens_it_would_have_saved() -> None:
         middleware = tool_memory_middleware(memory, shortcut=InertiaPolicy(shadow=True))
         model = ScriptedChatModel(script=with_usage)
         serve(create_agent(model, [find_order, send_note], middleware=middleware, name="desk"), orders())
-        [agent] = memory.report()["inertia"]["agents"]
-        checks = agent["shadow"]["checks"]
-        assert checks > 0
-        assert agent["shadow"]["tokens"] == [900 * checks, 30 * checks]
-        about = f"model calls (about {900 * checks:,} input and {30 * checks:,} output tokens): "
-        assert about in " ".join(memory.report().sentences())
+        [agent] = memory.report(price=TokenPrice(2.0, 10.0)).shadow
+        saved = agent.would_save
+        assert saved.calls > 0
+        assert (saved.input_tokens, saved.output_tokens) == (900 * saved.calls, 30 * saved.calls)
+        assert saved.money == pytest.approx(saved.calls * (900 * 2.0 + 30 * 10.0) / 1e6)

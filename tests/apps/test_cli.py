@@ -29,6 +29,7 @@ from langgraph_toolmem.cli.tables import show_report
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.report.report import Report, ToolReport
+from langgraph_toolmem.report.savings import Saved
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.events import EventLog
 
@@ -328,7 +329,8 @@ def test_another_embedder_is_told_before_anything_is_learned_and_mended_by_docto
 GOLDEN_REPORT = """\
 Saved 20 of 100 model calls; 3 of 4 checks right; too early to trust it.
 Problem: the disk is full
-About 42,000 tokens saved.
+Saved about 9.0 s of 90 s waiting for the model, 40,000 input and 2,000 output tokens.
+The memory took 250 ms of processor time, 2.5 ms a model call.
 Seven states.
 
 Tools, and proposals checked against the model
@@ -364,7 +366,9 @@ def test_the_text_of_a_report(capsys: pytest.CaptureFixture[str]) -> None:
         precision=0.75,
         right=3,
         wrong=1,
-        tokens_saved=42_000,
+        saved=Saved(20, 9.0, 40_000, 2_000),
+        model_seconds=81.0,
+        cpu_seconds=0.25,
         tools={"add": ToolReport(30, 1, 15, 3, 1), "[red]x[/red]\x1b[2J": ToolReport(5, 0, 5)},
         sections={"sit": Section("Next tools", figures, ("Seven states.",), tables)},
         problems=("the disk is full",),

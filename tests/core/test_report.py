@@ -8,7 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
+from langgraph_toolmem.report.report import make_report
+from langgraph_toolmem.report.savings import TokenPrice, money_in_words
 
 
 def graph_with(**counters: float) -> ToolGraph:
@@ -69,8 +70,10 @@ def test_savings_are_the_skipped_calls_at_the_mean_of_those_made(
     used = {"tokens_in": 160_000, "tokens_out": 8_000, "turns_with_tokens": 80, "tokens_cached": cached}
     graph = graph_with(turns=100, acted_ok=18, acted_failed=2, **({} if cached is None else used))
     report = make_report(graph, {}, {}, (), price)
-    assert report.tokens_saved == tokens
-    assert report.money_saved == (None if money is None else pytest.approx(money))
+    saved = report.saved
+    assert saved.calls == 20
+    assert (saved.input_tokens, saved.output_tokens) == ((40_000, 2_000) if tokens else (None, None))
+    assert saved.money == (None if money is None else pytest.approx(money))
 
 
 def test_cached_tokens_are_counted_as_the_messages_tell():

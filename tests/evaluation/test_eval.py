@@ -27,7 +27,7 @@ from langgraph_toolmem.evaluation import (
 )
 from langgraph_toolmem.evaluation.answers import Budget, Usage
 from langgraph_toolmem.evaluation.words import page_of
-from langgraph_toolmem.report.report import TokenPrice
+from langgraph_toolmem.report.savings import TokenPrice
 
 READS = {"reads": {"find_person", "open_file"}}
 

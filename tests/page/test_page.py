@@ -16,6 +16,7 @@ from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, T
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.render import depths
 from langgraph_toolmem.report.report import MAX_LINES, Report, ToolReport
+from langgraph_toolmem.report.savings import Saved
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -57,8 +58,8 @@ RECORD = Report(
     right=7,
     wrong=1,
     precision=7 / 8,
-    tokens_saved=12_345,
-    money_saved=3.5,
+    saved=Saved(17, seconds=20.4, input_tokens=12_000, output_tokens=345, money=3.5),
+    model_seconds=51.6,
     currency="EUR",
     tools={
         "search": ToolReport(40, 0, 10, 4, 0),
@@ -152,10 +153,11 @@ def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     agent = {"name": "desk", "mode": "shadow", "kind": "calibrated", "may_write": ["mail"], "never": [], "turns": 60}
     agent |= {"key": "k", "saved": 0, "shadow": {"checks": 4, "right": 3, "wrong": 1}}
     missed = {"agent": "k", "hour": 0, "thread": "t<9>", "tool": "read", "args": "{}", "instead": "write({})"}
-    of_agents = kinds_of_predictions(mode="acting", kind="x", declared=[3, 1], agents=[agent], shadow_wrong=[missed])
+    missed["found_by"] = "in shadow mode"
+    of_agents = kinds_of_predictions(mode="acting", kind="x", declared=[3, 1], agents=[agent], wrong_calls=[missed])
     page_of_agents = render_page(replace(RECORD, sections=of_agents), DESK)
     assert "may write without the model: mail. It saved 0 of 60 model calls" in page_of_agents
-    assert "<td>t&lt;9&gt;</td><td>read</td><td>{}</td><td>write({})</td>" in page_of_agents
+    assert "<td>t&lt;9&gt;</td><td>read</td><td>{}</td><td>write({})</td><td>in shadow mode</td>" in page_of_agents
     assert "mail: a person refused" in page
     assert "its name \\u003csays\\u003e so" in page
     assert "Declared: 3 tools that only read, 1 that may write" in page
@@ -304,7 +306,7 @@ def test_hostile_names_do_nothing(show: Opener) -> None:
             changes=[{**CHANGES[0], "tool": name, "args": name, "result": name} for name in cruel],
         ),
         problems=tuple(cruel),
-        money_saved=1.0,
+        saved=Saved(0, money=1.0),
         currency=cruel[0],
     )
     page = show(report, view)

@@ -68,7 +68,7 @@ def look(memory: ToolMemory) -> Report:
     event: dict[str, Any] = decision.to_event()
     names: list[str] = [hit.name for hit in memory.navigator.search("find mails", k=2)]
     report: Report = memory.report()
-    saved: int | None = report.tokens_saved
+    saved: int | None = report.saved.input_tokens
     rate: float | None = report.precision
     plain_report: dict[str, Any] = report.to_dict()
     print(event, names, saved, rate, plain_report, str(report))  # noqa: T201
