@@ -22,21 +22,11 @@ from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import LexicalEmbedder
+from langgraph_toolmem.text.looks import KINDS, PLAIN
 from langgraph_toolmem.text.meaning import ACTS
 from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
 from langgraph_toolmem.text.tools import Wording
-from langgraph_toolmem.text.values import (
-    DATE,
-    EMAIL,
-    ID,
-    KINDS,
-    NAME,
-    PLAIN,
-    TIME,
-    delexicalised,
-    kind_of,
-    values_in,
-)
+from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
 from langgraph_toolmem.text.words import similarity, word_set
 
 Habits: TypeAlias = Callable[[str, str], Mapping[str, tuple[float, int]]]
@@ -139,11 +129,11 @@ class Extractor:
         """Return where a run stands before its next turn; `hidden` are further values that no text may tell."""
         raw = open_parts(state)
         types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
-        for mail in known.values(EMAIL):
-            types = dict.fromkeys(names_in(str(mail)), NAME) | types
+        for mail in known.values("EMAIL"):
+            types = dict.fromkeys(names_in(str(mail)), "NAME") | types
         types = {**(hidden or {}), **types}
         goals = tuple(delexicalised(part, types)[:MAX_GOAL] for part in raw)
-        telling = [label for label in known.to_plain() if label not in KINDS or label == EMAIL]
+        telling = [label for label in known.to_plain() if label not in KINDS or label == "EMAIL"]
         knows = (
             ", ".join(label.lower().replace("_", " ") for label in telling[-MAX_KNOWN:]) or "only what the user said"
         )
@@ -218,10 +208,10 @@ class Extractor:
                     answer = answered(step)
                     known.take(step, self.slots, answer)
                     for label, value in answer:
-                        if isinstance(value, str) and (label == EMAIL or not PERSONS.isdisjoint(words_of(label))):
+                        if isinstance(value, str) and (label == "EMAIL" or not PERSONS.isdisjoint(words_of(label))):
                             hidden.setdefault(value, label)
         for name in (name for value in list(hidden) if "@" in value for name in names_in(value)):
-            hidden.setdefault(name, NAME)
+            hidden.setdefault(name, "NAME")
         return masks, {text: label for text, label in hidden.items() if len(text) >= SHORTEST}, knew
 
 
@@ -259,7 +249,7 @@ class Masker:
             telling = [each for each in types if each not in KINDS or each in PLAIN]
             if label not in types and telling:
                 label = telling[0]
-            if label in types or types[0] not in COMMON - {ID}:
+            if label in types or types[0] not in COMMON - {"ID"}:
                 self.required.add(label if label in types else types[0])
         if isinstance(value, str):
             self.values[value] = label
@@ -342,7 +332,9 @@ def _is_used(part: str, used: Collection[str]) -> bool:
     low = part.lower()
     if not any(value in low for value in used):
         return False
-    named = [value.text.lower() for value in values_in(part) if value.kind == ID or value.kind in PLAIN - {DATE, TIME}]
+    named = [
+        value.text.lower() for value in values_in(part) if value.kind == "ID" or value.kind in PLAIN - {"DATE", "TIME"}
+    ]
     return all(any(text in value or value in text for value in used) for text in named)
 
 

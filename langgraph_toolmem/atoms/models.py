@@ -25,7 +25,7 @@ from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean
-from langgraph_toolmem.text.values import NUMBER, delexicalised, values_in
+from langgraph_toolmem.text.values import delexicalised, values_in
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
@@ -140,7 +140,7 @@ def worded(step: Extracted, said: Pattern) -> Atom:
     arguments = {name: _typed(value, types, needed, str(name)) for name, value in atom.arguments.items()}
     slots = {path for path, value in leaves_of(arguments) if isinstance(value, str) and SLOT.fullmatch(value)}
     gone = {canon(value).lower() for path, value in leaves_of(step.args) if path in slots}
-    gone |= {value.text.lower() for value in values_in(step.request) if value.kind != NUMBER}
+    gone |= {value.text.lower() for value in values_in(step.request) if value.kind != "NUMBER"}
     return make_atom(
         state=_checked(said.state, atom.tool, gone) or atom.state,
         goal=_checked(said.goal, atom.tool, gone) or atom.goal,

@@ -20,6 +20,7 @@ from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean
+from langgraph_toolmem.text.looks import KINDS, PLAIN
 from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
     GENERIC,
@@ -34,18 +35,7 @@ from langgraph_toolmem.text.meaning import (
 )
 from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Leaf, is_table
-from langgraph_toolmem.text.values import (
-    FILE,
-    ID,
-    KINDS,
-    NAME,
-    NUMBER,
-    PLAIN,
-    TEXT,
-    Value,
-    kind_of,
-    values_in,
-)
+from langgraph_toolmem.text.values import Value, kind_of, values_in
 from langgraph_toolmem.text.words import word_set, words
 
 MAX_SLOTS: Final = 64
@@ -61,7 +51,7 @@ MAX_DEPTH: Final = 6
 MAX_CHARS: Final = 16_000
 """Characters of all types and values that are written down."""
 
-COMMON: Final = frozenset({TEXT, NUMBER, NAME, FILE, ID})
+COMMON: Final = frozenset({"TEXT", "NUMBER", "NAME", "FILE", "ID"})
 """Types that a value has by its looks and that say little about it."""
 PERSONS: Final = PERSONAL | word_set(
     "person user username customer client employee colleague friend contact recipient sender author owner assignee "
@@ -87,7 +77,7 @@ def label_of(meaning: Meaning, path: str = "") -> str:
     place = {word: index for index, word in enumerate(canonical(path.replace("[]", "").rpartition(".")[2]))}
     named = [word for word in meaning.words if len(word) > 1 and word.isalpha() and word not in _FILLERS]
     named.sort(key=lambda word: (word in GENERIC, place.get(word, -1), word))
-    return "_".join(named).upper() or TEXT
+    return "_".join(named).upper() or "TEXT"
 
 
 def words_of(label: str) -> list[str]:
@@ -160,7 +150,7 @@ class Slots:
 
 @cached(mebibytes=4)
 def _output_label(tool: str, path: str) -> str:
-    return label_of(meaning_of(Leaf(path), tool), path) if path.strip("[]") else TEXT
+    return label_of(meaning_of(Leaf(path), tool), path) if path.strip("[]") else "TEXT"
 
 
 class Known:
@@ -207,7 +197,7 @@ class Known:
         if label in KINDS:
             return []
         others = self.types
-        loose = {other for other in others if label.endswith(f"_{other}") and (other == ID or other not in KINDS)}
+        loose = {other for other in others if label.endswith(f"_{other}") and (other == "ID" or other not in KINDS)}
         return [other for other in others if other in loose or other.endswith(f"_{label}")]
 
     def has(self, label: str) -> bool:
@@ -313,8 +303,8 @@ def named(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
     before = canonical_words(words(sentence))
     while before and before[-1] in _LINKS:
         before.pop()
-    near = set(before[-4:] if value.kind in (ID, NUMBER) else before[-2:])
-    said = near | {"id"} if value.kind == ID else near
+    near = set(before[-4:] if value.kind in ("ID", "NUMBER") else before[-2:])
+    said = near | {"id"} if value.kind == "ID" else near
     fitting = [parts for parts in labels if parts <= said and parts & near]
     return labels[max(fitting, key=len)] if fitting else ""
 
@@ -323,15 +313,15 @@ def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
     """Return the types and values of a call's answer."""
     output = step.output
     if isinstance(output, str):
-        return [(v.kind, v.text) for v in values_in(output[:1000]) if v.kind in PLAIN or v.kind == ID]
+        return [(v.kind, v.text) for v in values_in(output[:1000]) if v.kind in PLAIN or v.kind == "ID"]
     leaves: list[tuple[str, Any]] = []
     _read_answer(output, "", 0, leaves)
     found: list[tuple[str, Any]] = []
     for path, value in leaves[:MAX_LEAVES]:
         kind = kind_of(value) if isinstance(value, str) else ""
         found.append((kind if kind in PLAIN else _output_label(step.tool, path), value))
-        if kind == FILE:
-            found.append((FILE, value))
+        if kind == "FILE":
+            found.append(("FILE", value))
     return found
 
 
@@ -379,7 +369,7 @@ def _filled(value: Any, known: Known) -> Any:
 
 def _number(value: Value) -> Any:
     """Return a number as such; "#12", "007" and "30-minute" stay texts."""
-    if value.kind != NUMBER or not _NUMBER.fullmatch(value.text):
+    if value.kind != "NUMBER" or not _NUMBER.fullmatch(value.text):
         return value.text
     plain = value.text.replace(",", "")
     return float(plain) if "." in plain else int(plain)

@@ -22,7 +22,8 @@ from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.model_input import ModelInput, Primitive
 from langgraph_toolmem.runs.values import ABSENT, canon
-from langgraph_toolmem.text.values import MONTHS, is_word, read_text
+from langgraph_toolmem.text.looks import MONTHS
+from langgraph_toolmem.text.values import is_word, read_text
 
 MAX_VALUE: Final = 80
 """Characters of a value in a prompt."""

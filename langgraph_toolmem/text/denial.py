@@ -1,8 +1,7 @@
 """Words that negate, withdraw or postpone a request, in the languages with most speakers.
 
-They matter only where no record knows them: a word that a request with the same call had says nothing. "t" is that of
-"don't". Affixes are not in the list, so Turkish and Korean requests that negate by the verb's ending alone are not
-recognised.
+They matter only for words without a record: a word that earlier requests with the same call contained says nothing.
+Affixes are not in the list, so Turkish and Korean requests that negate by the verb's ending alone are not recognised.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Final
 from langgraph_toolmem.text.words import words
 
 _BY_LANGUAGE: Final = (
+    # "t" is the end of "don't"
     "not t no never none nothing without stop cancel forget ignore skip disregard instead later wait",  # en
     "nicht kein keine keinen nie niemals nichts ohne stopp halt abbrechen vergiss vergessen spater statt lass",  # de
     "ne pas jamais rien aucun aucune sans arrete annule annuler oublie oublier plutot",  # fr
@@ -32,11 +32,14 @@ _BY_LANGUAGE: Final = (
 )
 
 
-def _split(lists: tuple[str, ...]) -> frozenset[str]:
-    """Return the entries as `words` splits them. Of an entry in several parts, the longest stands for it."""
-    entries = " ".join(lists).split()
-    return frozenset(max(words(entry), key=len) for entry in entries)
+def _denying() -> frozenset[str]:
+    denying: set[str] = set()
+    for line in _BY_LANGUAGE:
+        for entry in line.split():
+            # An entry that `words` splits into several parts is represented by the longest.
+            denying.add(max(words(entry), key=len))
+    return frozenset(denying)
 
 
-DENYING: Final = _split(_BY_LANGUAGE)
-"""The words as `text.words.words` gives them."""
+DENYING: Final = _denying()
+"""The words as `text.words.words` returns them."""

@@ -1,7 +1,8 @@
 """Extents: the possible ends of a value in a text.
 
 "Pay Anna Petit 12.50" holds "Anna", "Anna Petit" and "Anna Petit 12.50" behind "pay". Which of them a tool takes is
-learned, so each possible extent has a name. Capitals tell names; so does a script without capitals.
+learned, so each possible extent has a name. A word with a capital is taken for a name, and so is a word of a script
+without capitals.
 """
 
 from __future__ import annotations
@@ -17,12 +18,9 @@ Span: TypeAlias = tuple[int, int]
 UNTIL: Final = ">"
 """Begins an extent that ends before a known word: ``">please"``, ``">."`` for a mark or the end."""
 END: Final = "."
+"""Written for a punctuation mark, or the end of a line."""
 A_NUMBER: Final = "#"
-MAX_WORDS: Final = 6
-"""Words of a value whose end the word after it tells."""
-_MAX_JOINER: Final = 3
-"""Letters of a word that may stand within a name: "del", "van", "of"."""
-_MAX_JOINERS: Final = 2
+"""Written for a number or an identifier."""
 
 
 def is_name(token: str) -> bool:
@@ -31,9 +29,14 @@ def is_name(token: str) -> bool:
     >>> is_name("Anna"), is_name("王伟"), is_name("anna"), is_name("12.50")
     (True, True, False, False)
     """
-    if any(char.isdigit() for char in token):
+    if has_digit(token):
         return False
-    return any(char.isupper() or (char.isalpha() and char.lower() == char.upper()) for char in token)
+    return any(_marks_name(char) for char in token)
+
+
+def _marks_name(char: str) -> bool:
+    """Return True for a capital, or a letter of a script without capitals."""
+    return char.isupper() or (char.isalpha() and char.lower() == char.upper())
 
 
 def has_digit(token: str) -> bool:
@@ -43,10 +46,11 @@ def has_digit(token: str) -> bool:
 
 @cached(mebibytes=2)
 def extents(raw: str, start: int) -> dict[Extent, Span]:
-    """Return the possible extents of a value that begins at word `start` of a text; {} if words must tell its end.
+    """Return the possible extents of a value that begins at word `start` of a text; {} if only the words
+    after it can show its end.
 
     >>> text = "Pay Maria del Carmen 12.50"
-    >>> {name: read_text(text).span(*span) for name, span in extents(text, 1).items()}["joined"]
+    >>> read_text(text).span(*extents(text, 1)["joined"])
     'Maria del Carmen'
     """
     text = read_text(raw)
@@ -70,13 +74,13 @@ def is_open(text: Text, first: int, last: int, *, first_word: bool = False) -> b
 
     The first word of a text has a capital anyway; it counts with `first_word`.
     """
-    inside = is_name(_original(text, last)) or is_name(_original(text, first))
-    if not inside:
+    if not is_name(_original(text, last)) and not is_name(_original(text, first)):
         return False
-    after = _joined(text, _run(text, last, numbers=False)) > last
-    least = 0 if first_word else 1
-    before = first > least and _adjacent(text, first - 1) and is_name(_original(text, first - 1))
-    return after or before
+    end = _joined(text, _run(text, last, numbers=False))
+    if end > last:
+        return True
+    earliest = 0 if first_word else 1
+    return first > earliest and _adjacent(text, first - 1) and is_name(_original(text, first - 1))
 
 
 def name_start(text: Text, index: int) -> int:
@@ -99,8 +103,10 @@ def right_of(text: Text, last: int) -> str:
 
 
 def after_name(text: Text, last: int) -> str:
-    """Return the word after a name that ends with word `last`, if it has no capital; "" if none may belong to it."""
-    if not is_name(_original(text, last)) or last + 1 >= len(text.words) or is_name(_original(text, last + 1)):
+    """Return the word after a name that ends with word `last`, if it may belong to the name; otherwise ""."""
+    if last + 1 >= len(text.words) or not is_name(_original(text, last)):
+        return ""
+    if is_name(_original(text, last + 1)):
         return ""
     following = right_of(text, last)
     return "" if following in (END, A_NUMBER) else following
@@ -108,7 +114,8 @@ def after_name(text: Text, last: int) -> str:
 
 def until(text: Text, start: int, right: str) -> Span | None:
     """Return the span from word `start` to the word before `right`; None if `right` does not follow soon."""
-    for last in range(start, min(start + MAX_WORDS, len(text.words))):
+    max_words = 6
+    for last in range(start, min(start + max_words, len(text.words))):
         if not is_word(text.words[last]):
             return None
         following = right_of(text, last)
@@ -133,24 +140,40 @@ def _run(text: Text, start: int, *, numbers: bool) -> int:
     last = start
     while last + 1 < len(text.words) and _adjacent(text, last):
         token = _original(text, last + 1)
-        if not is_name(token) and not (numbers and has_digit(token)):
+        belongs = is_name(token) or (numbers and has_digit(token))
+        if not belongs:
             break
         last += 1
     return last
 
 
 def _joined(text: Text, end: int) -> int:
-    """Return the last word of a name that goes on behind joiners: "Maria" -> "Maria del Carmen"."""
+    """Return the last word of a name that goes on after joiners: "Maria" -> "Maria del Carmen"."""
     while True:
-        position = end + 1
-        while position < len(text.words) and position - end <= _MAX_JOINERS and _joins(text, position):
-            position += 1
-        goes_on = end + 1 < position < len(text.words) and is_name(_original(text, position))
-        if not goes_on or not all(_adjacent(text, index) for index in range(end, position)):
+        following = _after_joiners(text, end)
+        if following is None:
             return end
-        end = _run(text, position, numbers=False)
+        end = _run(text, following, numbers=False)
+
+
+def _after_joiners(text: Text, end: int) -> int | None:
+    """Return the word at which a name goes on after one or two joiners, in the same line."""
+    max_joiners = 2  # "Count of the Alps"
+    following = end + 1
+    while following < len(text.words) and following - end <= max_joiners and _joins(text, following):
+        following += 1
+    has_joiners = following > end + 1
+    if not has_joiners or following >= len(text.words) or not is_name(_original(text, following)):
+        return None
+    if not all(_adjacent(text, index) for index in range(end, following)):
+        return None
+    return following
 
 
 def _joins(text: Text, index: int) -> bool:
+    """Return True for a word that may stand within a name: "del", "van", "of", "&"."""
+    max_letters = 3
     token = text.words[index]
-    return token == "&" or (token.isalpha() and len(token) <= _MAX_JOINER and not is_name(_original(text, index)))
+    if token == "&":
+        return True
+    return token.isalpha() and len(token) <= max_letters and not is_name(_original(text, index))

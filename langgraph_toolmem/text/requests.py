@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.text.values import RANKED, values_in
+from langgraph_toolmem.text.looks import RANKED
+from langgraph_toolmem.text.values import values_in
 from langgraph_toolmem.text.words import PAIR_WEIGHT, STOP_STEMS, STOP_WEIGHT, stem, words
 
 MAX_REQUEST_CHARS: Final = 4000

@@ -29,7 +29,7 @@ NO_TEXTS = {
     "models/wrapped.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
     "stores/vectors.py": "names of parts of a collection",
-    "text/values.py": "sets of kinds",
+    "text/looks.py": "sets of kinds",
 }
 """Modules with caches outside the home, and what those keep."""
 ROOT = Path(langgraph_toolmem.__file__).parent

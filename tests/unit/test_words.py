@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.text import requests, values
 from langgraph_toolmem.text import words as words_module
+from langgraph_toolmem.text.looks import KINDS, MONTHS, RANKED, WEEKDAYS, WHOLE
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.values import (
-    DAY,
-    KINDS,
-    MONTHS,
-    RANKED,
-    WEEKDAYS,
-    WHOLE,
     dates_in,
     kind_of,
     read_text,
@@ -59,7 +54,7 @@ def test_every_name_is_found_in_any_case():
         for form in (name, name.upper(), name.title()):
             assert dates_in(f"3 {form}") == (f"{number:02d}-03",), form
     for form in itertools.chain(WEEKDAYS, map(str.upper, WEEKDAYS)):
-        assert found(form, frozenset({DAY})) == [(DAY, form)]
+        assert found(form, frozenset({"DAY"})) == [("DAY", form)]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +99,7 @@ def test_what_is_looked_for_is_what_is_found():
     text = "Mail 'it' to ann@x.org by Friday or May 3, call +49 170 1234567, $5, Ann"
     assert [value.kind for value in values_in(text)] == ["TEXT", "EMAIL", "DATE", "DATE", "PHONE", "AMOUNT", "NAME"]
     assert found(text, frozenset({"EMAIL", "AMOUNT"})) == [("EMAIL", "ann@x.org"), ("AMOUNT", "$5")]
-    assert (DAY, "Friday") in found(text, RANKED)
+    assert ("DAY", "Friday") in found(text, RANKED)
     assert kind_of("Friday") == ""
 
 
