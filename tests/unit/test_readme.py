@@ -53,7 +53,8 @@ def test_the_architecture_names_what_is_there_and_follows_one_message_through_fe
     modules = [
         *ROOT.glob("langgraph_toolmem/**/*.py"),
         *ROOT.glob("examples/**/*.py"),
-        ROOT / "tests/unit/test_layers.py",
+        *ROOT.glob("benchmarks/*.py"),
+        *ROOT.glob("tests/unit/*.py"),
     ]
     known = {word for path in modules for word in re.findall(r"\w+", f"{path} {path.read_text(encoding='utf-8')}")}
     assert {word for code in re.findall(r"`([^`\n]+)`", page) for word in re.findall(r"\w{2,}", code)} - known == set()
