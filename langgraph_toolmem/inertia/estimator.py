@@ -64,11 +64,13 @@ class ExamplesSeen(Event):
     Attributes:
         turn: number of the model turn.
         examples: per candidate its columns, and 1 if it was what the model did, else 0.
+        stands_for: number of turns that this one stands for: itself, and those whose truth stays unknown.
     """
 
     kind = "examples_seen"
     turn: int
     examples: list[list[Any]]
+    stands_for: int = 1
 
 
 class Estimator(Table):
@@ -78,7 +80,8 @@ class Estimator(Table):
     examples decide alike, whatever the order in which they came, and after opening too.
 
     Attributes:
-        examples: [model turn, columns, hit], the oldest first; MAX_EXAMPLES at most that are fitted to.
+        examples: [model turn, columns, hit], the oldest first; MAX_EXAMPLES at most that are fitted to. One that stands
+            for others has their number, itself included, as a fourth value.
     """
 
     name = "estimator"
@@ -96,17 +99,20 @@ class Estimator(Table):
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
         examples = state["examples"]
-        shapes.check_records(examples, ((int,), (list,), (int, bool)))
+        shapes.check_types(examples, list)
+        shapes.check_records([example[:3] for example in examples], ((int,), (list,), (int, bool)))
+        shapes.check_records([example[3:] for example in examples if len(example) > 3], ((int,),))
         shapes.check_numbers(example[0] for example in examples)
-        for _, columns, _ in examples:
-            if len(columns) != len(PRIOR) - 1:
-                raise GraphFileError("an example has not the columns of this release")
-        shapes.check_numbers(chain.from_iterable(columns for _, columns, _ in examples))
+        columns = [example[1] for example in examples]
+        if any(len(each) != len(PRIOR) - 1 for each in columns):
+            raise GraphFileError("an example has not the columns of this release")
+        shapes.check_numbers(chain.from_iterable(columns))
         super().load(state)
 
-    def _add(self, turn: int, examples: list[list[Any]]) -> None:
+    def _add(self, turn: int, examples: list[list[Any]], stands_for: int) -> None:
+        others = [stands_for] if stands_for > 1 else []
         for example in examples:
-            insort(self.examples, [turn, *example])
+            insort(self.examples, [turn, *example, *others])
         del self.examples[: max(0, self._settled()[1] - MAX_EXAMPLES)]
 
     def _settled(self) -> tuple[int, int]:
@@ -122,8 +128,11 @@ class Estimator(Table):
         settled = self._settled()
         if self._fitted is None or self._fitted[0] != settled:
             known = self.examples[: settled[1]]
-            columns, hits = ([example[part] for example in known] for part in (1, 2))
-            weights = fit(np.array(columns), np.array(hits, dtype=np.float64)) if known else np.array(PRIOR)
+            weights = np.array(PRIOR)
+            if known:
+                columns, hits = (np.array([example[part] for example in known], dtype=np.float64) for part in (1, 2))
+                amounts = np.array([example[3] if len(example) > 3 else 1 for example in known], dtype=np.float64)
+                weights = fit(columns, hits, amounts)
             self._fitted = settled, weights
         return self._fitted[1]
 
@@ -135,21 +144,26 @@ class Estimator(Table):
         return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), MOST)
 
 
-def fit(columns: Floats, hits: Floats) -> Floats:
-    """Return the (columns + 1,) coefficients that maximise likelihood - RIDGE/2 |w - PRIOR|², the intercept last."""
+def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
+    """Return the (columns + 1,) coefficients that maximise likelihood - RIDGE/2 |w - PRIOR|², the intercept last.
+
+    Each example counts as often as its `amounts` says.
+    """
     import numpy as np
 
     x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(PRIOR)
 
     def loss(w: Floats) -> float:
         odds = x @ w
-        return float(np.logaddexp(0, odds).sum() - hits @ odds + RIDGE / 2 * ((w - prior) ** 2).sum())
+        misfit = (amounts * np.logaddexp(0, odds)).sum() - (amounts * hits) @ odds
+        return float(misfit + RIDGE / 2 * ((w - prior) ** 2).sum())
 
     weights, least = prior, loss(prior)
     for _ in range(STEPS):
         p = _sigmoid(x @ weights)
-        gradient = x.T @ (hits - p) - RIDGE * (weights - prior)
-        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(x.shape[1]), gradient)
+        gradient = x.T @ (amounts * (hits - p)) - RIDGE * (weights - prior)
+        curvature = (x * (amounts * p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(x.shape[1])
+        step = np.linalg.solve(curvature, gradient)
         while (now := loss(weights + step)) > least and np.abs(step).max() > 1e-6:
             step = step / 2
         if least - now < 1e-3:

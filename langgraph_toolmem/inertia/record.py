@@ -238,7 +238,7 @@ def credit_judged(
     truth = _truth(turn)
     examples = [[columns, int(call == truth)] for _, call, _, _, columns, *_ in judged if columns]
     if examples:
-        record.append(ExamplesSeen(number, examples))
+        record.append(ExamplesSeen(number, examples, stands_for))
     for position, (tool, call, rules, _, _, changes, new, _) in enumerate(judged):
         hit = int(call == truth)
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.

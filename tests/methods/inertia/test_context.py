@@ -19,6 +19,9 @@ from langgraph_toolmem.inertia.context import (
     ContextShown,
     used_steps,
 )
+from langgraph_toolmem.inertia.estimator import ExamplesSeen
+from langgraph_toolmem.inertia.record import credit_judged
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.testing import call_tool
 
 SETTINGS = PrefetchedContext()
@@ -36,11 +39,13 @@ def test_an_unused_budget_asks_for_the_least_probability() -> None:
     assert record_with().least_probability(SETTINGS) == 0.5
 
 
-def test_a_used_budget_raises_the_bar_and_stops_at_its_end() -> None:
-    """Of 100 turns 4 may be in vain, and 2 at first: 3 of 6 are half of it."""
-    half = record_with(ContextMade(95, 6, 1.0, 3))
-    assert half.least_probability(SETTINGS) == pytest.approx(0.5 + 0.48 / 2)
-    assert record_with(ContextMade(95, 8, 1.0, 6)).least_probability(SETTINGS) == math.inf
+@pytest.mark.parametrize(
+    ("vain", "bar"), [(3, 0.5), (4, 0.5), (5.4, 0.5 + 0.48 / 2), (6, math.inf)], ids=["half", "free", ".9", "all"]
+)
+def test_the_bar_rises_only_in_the_last_part_of_the_budget(vain: float, bar: float) -> None:
+    """Of 100 turns 4 may be in vain, and 2 at first; up to 4.8 of these 6 the stated probability is enough."""
+    record = record_with(ContextMade(95, 8, 1.0, vain))
+    assert record.least_probability(SETTINGS) == pytest.approx(bar)
 
 
 def test_misses_leave_the_budget_after_300_turns() -> None:
@@ -64,6 +69,14 @@ def test_the_held_out_share_falls_to_the_stated_one() -> None:
 def test_a_prediction_that_the_model_has_read_stands_for_nothing() -> None:
     record = record_with(ContextShown("read", None), ContextHeldOut("held", "call", 20, None))
     assert [record.stands_for(turn) for turn in ("read", "held", "other")] == [0, 20, 1]
+
+
+@pytest.mark.parametrize("stands_for", [1, 20])
+def test_a_held_out_turn_counts_in_the_fit_for_the_look_ups_that_nobody_checks(stands_for: int) -> None:
+    turn = Turn((), "Done.", "model", "t1", True)
+    judged = [["find", "digest", ["rule"], 0.6, [0.0] * 8, 0, 0.0, {}]]
+    record = credit_judged(turn, judged, would_act=0, audit_rate=0.05, number=7, stands_for=stands_for)
+    assert record[0] == ExamplesSeen(7, [[[0.0] * 8, 0]], stands_for)
 
 
 @pytest.mark.parametrize(

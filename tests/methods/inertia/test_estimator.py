@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
 from langgraph_toolmem.inertia.estimator import PRIOR, Estimator, ExamplesSeen, fit
@@ -46,16 +47,41 @@ def test_with_examples_it_says_what_came():
 def test_fitted_to_what_was_known_at_fixed_turns(turns: int, at: int):
     known = learned(at)
     columns, hits = ([example[part] for example in known.examples] for part in (1, 2))
-    expected = fit(np.array(columns), np.array(hits)) if at else np.array(PRIOR)
+    expected = fit(np.array(columns), np.array(hits), np.ones(len(hits))) if at else np.array(PRIOR)
     assert learned(turns).weights() == pytest.approx(expected)
 
 
 def test_a_fit_ends_for_columns_that_tell_hits_and_misses_apart():
     columns = np.array([[50.0] * WIDTH, [-50.0] * WIDTH] * 50)
     hits = np.array([1.0, 0.0] * 50)
-    weights = fit(columns, hits)
+    weights = fit(columns, hits, np.ones(len(hits)))
     assert np.isfinite(weights).all()
     assert (columns @ weights[:-1] + weights[-1] > 0).tolist() == (hits > 0).tolist()
+
+
+def test_an_example_that_stands_for_others_counts_as_often_in_a_fit():
+    graph, repeated = ToolGraph(), ToolGraph()
+    kept, as_often = graph.register(Estimator), repeated.register(Estimator)
+    for turn in range(60):
+        examples, stands_for = [[row(2.0)[0].tolist(), turn % 2]], 5 if turn % 2 else 1
+        graph.apply(None, [ExamplesSeen(turn, examples, stands_for)])
+        repeated.apply(None, [ExamplesSeen(turn, examples * stands_for)])
+    assert kept.weights() == pytest.approx(as_often.weights())
+    assert kept.probabilities(row(2.0))[0] > 0.75, "five hits for each miss"
+
+
+def test_examples_that_stand_for_others_are_read_back_and_damaged_ones_refused():
+    graph = ToolGraph()
+    kept = graph.register(Estimator)
+    graph.apply(None, [ExamplesSeen(1, [[row(1.0)[0].tolist(), 1]], 20), ExamplesSeen(2, [[row(1.0)[0].tolist(), 0]])])
+    state = kept.to_state()
+    again = ToolGraph().register(Estimator)
+    again.load(state)
+    assert [example[2:] for example in again.examples] == [[1, 20], [0]]
+    with pytest.raises(GraphFileError):
+        again.load({"examples": [[1, row(1.0)[0].tolist(), 1, "many"]]})
+    with pytest.raises(GraphFileError):
+        again.load({"examples": [7]})
 
 
 def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.MonkeyPatch):
