@@ -4,7 +4,7 @@ Whole trajectories fit few new tasks, and planning with a model at every step is
 *atoms*: one tool call each, with the state and the sub-goal it belongs to in words, the types of the values it needs,
 and its arguments with values masked by their types. Before a model call, atoms are looked up by where the run stands,
 by what is still open and by the types of the values that are known (K), and shown to the model as patterns to adapt,
-with the known values filled in. Atoms come from runs that went well, and from a search (`offline.discovery`).
+with the known values filled in. Atoms come from runs that went well, and from a search (`papers.sga_mcts`).
 
 ============  =======================================================================
 ``Atoms``     this method: which atoms are kept, when, and their results

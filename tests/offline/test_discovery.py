@@ -25,7 +25,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.atoms import to_plain
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
 from langgraph_toolmem.offline.coldstart import Budget
-from langgraph_toolmem.offline.discovery import (
+from langgraph_toolmem.papers.sga_mcts import (
     Discovery,
     DiscoveryReport,
     Environment,
@@ -39,9 +39,9 @@ from langgraph_toolmem.offline.discovery import (
     ToolsEnvironment,
     Transition,
 )
-from langgraph_toolmem.offline.discovery.model import ModelPolicy
-from langgraph_toolmem.offline.discovery.search import Edge, Search, StoppedError, select
-from langgraph_toolmem.offline.discovery.world import Cursor
+from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
+from langgraph_toolmem.papers.sga_mcts.search import Edge, Search, StoppedError, select
+from langgraph_toolmem.papers.sga_mcts.world import Cursor
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import ScriptedChatModel
 

@@ -30,7 +30,9 @@ FLOORS = [
     {"nodes"},
     {"models"},
     {"middleware"},
-    {"offline", "hgt"},
+    {"offline"},
+    {"papers"},
+    {"hgt"},
     {"page", "evaluation"},
     {"cli"},
 ]

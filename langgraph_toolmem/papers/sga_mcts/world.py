@@ -125,10 +125,11 @@ class Cursor:
             self.environment.reset(self.task)
             self._at = ()
         for transition in path[len(self._at) :]:
-            found, before = self._step(transition.call), transition.observation
+            now, before = self._step(transition.call), transition.observation
             self.replayed += 1
-            same = transition.call.tool in self._reads or canon(found.output) == canon(before.output)
-            if found.ok != before.ok or not same:
+            # the answer of a reading tool may contain the time
+            is_same = transition.call.tool in self._reads or canon(now.output) == canon(before.output)
+            if now.ok != before.ok or not is_same:
                 self.diverged += 1
                 self._at = None
                 return False
@@ -140,7 +141,10 @@ class Cursor:
         assert self._at is not None
         transition = Transition(call, self._step(call))
         self.explored += 1
-        self._at = (*self._at, transition) if transition.observation.ok else None
+        if transition.observation.ok:
+            self._at = (*self._at, transition)
+        else:
+            self._at = None  # nobody knows what it changed before it failed
         return transition
 
     def success(self) -> float | None:
@@ -153,7 +157,7 @@ class Cursor:
 
     def _step(self, call: EnvironmentCall) -> Observation:
         try:
-            found: Any = self.environment.step(call)
+            observation: Any = self.environment.step(call)
         except ToolMemoryError:
             raise
         except Exception as error:
@@ -162,11 +166,11 @@ class Cursor:
                 f"step() raised {type(error).__name__} on a call of {call.tool} ({error}). It must return a failed "
                 "call as Observation(reason, ok=False)."
             ) from error
-        if not isinstance(found, Observation):
+        if not isinstance(observation, Observation):
             raise ConfigurationError(
-                f"step() of an environment must return an Observation, got {type(found).__name__}."
+                f"step() of an environment must return an Observation, got {type(observation).__name__}."
             )
-        return Observation(_as_json(found.output), found.ok)
+        return Observation(_as_json(observation.output), observation.ok)
 
 
 def _as_json(output: Any) -> Any:
@@ -198,7 +202,10 @@ class ToolsEnvironment:
         reset: Callable[[Task], Any],
         success: Callable[[Task], bool | float | Awaitable[bool | float | None] | None] | None = None,
     ) -> None:
-        self._tools = {tool.name: tool for tool in map(_executable, tools)}
+        self._tools: dict[str, BaseTool] = {}
+        for given in tools:
+            tool = _executable(given)
+            self._tools[tool.name] = tool
         self._reset, self._success = reset, success
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task = Task("", "")
@@ -219,9 +226,11 @@ class ToolsEnvironment:
         if tool is None:
             return Observation(f"Error: there is no tool {call.tool!r}.", ok=False)
         request = {"type": "tool_call", "id": "call", "name": call.tool, "args": dict(call.args)}
-        only_async = isinstance(tool, StructuredTool) and tool.func is None
         try:
-            answer = self._result(tool.ainvoke(request)) if only_async else tool.invoke(request)
+            if isinstance(tool, StructuredTool) and tool.func is None:  # it is async alone
+                answer = self._result(tool.ainvoke(request))
+            else:
+                answer = tool.invoke(request)
         except Exception as error:  # noqa: BLE001 - tools are the user's; what they raise is an observation
             return Observation(f"Error: {type(error).__name__}: {error}", ok=False)
         if not isinstance(answer, ToolMessage):
@@ -231,7 +240,9 @@ class ToolsEnvironment:
 
     def success(self) -> bool | float | None:
         """See `Environment`."""
-        score: bool | float | None = None if self._success is None else self._result(self._success(self._task))
+        if self._success is None:
+            return None
+        score: bool | float | None = self._result(self._success(self._task))
         return score
 
     def close(self) -> None:
@@ -253,6 +264,7 @@ def _executable(tool: ToolLike) -> BaseTool:
     if isinstance(tool, BaseTool):
         return tool
     if callable(tool) and not isinstance(tool, type):
-        coroutine = inspect.iscoroutinefunction(tool)
-        return StructuredTool.from_function(coroutine=tool) if coroutine else StructuredTool.from_function(tool)
+        if inspect.iscoroutinefunction(tool):
+            return StructuredTool.from_function(coroutine=tool)
+        return StructuredTool.from_function(tool)
     raise ConfigurationError(f"{tool!r:.80} cannot be executed: pass LangChain tools or functions, not schemas.")

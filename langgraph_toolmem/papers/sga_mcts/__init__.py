@@ -1,7 +1,7 @@
 """Discovery: tool calls are searched offline, in a world that can be reset, and the best paths become atoms.
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.offline.discovery import Discovery, Task, ToolsEnvironment
+    from langgraph_toolmem.papers.sga_mcts import Discovery, Task, ToolsEnvironment
 
     def make():
         office = Office()
@@ -11,8 +11,22 @@
         with ToolMemory("memory") as memory:
             print(discovery.run(memory=memory))
 
-**The tools are really executed.** SGA-MCTS (arXiv 2604.14712) searches benchmarks this way; here the user's own tools
-are searched. `world` is the environment, `search` the tree search, `model` the policy that asks a chat model.
+**The tools are really executed.** `world` is the environment, `search` the tree search, `model` the policy that asks a
+chat model.
+
+Source: SGA-MCTS (arXiv 2604.14712), its offline part: nodes are states ⟨history, what is known, sub-goal⟩, edges are
+tools, Plan and Reflect. The paper searches benchmarks; here the user's own tools are searched.
+
+| | the paper (`SearchSettings.paper()`) | the default |
+|---|---|---|
+| U of an edge | UCB1: Q + c · √(ln N(s) / N(s, a)), c = 1.41 | Q + c · P(a given s) · √(1 + N(s)) / (1 + N(s, a)) |
+| paths walked | 50 | 50, at most 3 more after the shortest one so far |
+| calls a path, at most | 10 | 10 |
+| R of a path | 1[success] · ((1 − λ) + λ / (1 + length)), λ = 0.1 | the same |
+| 5 calls needed: calls explored | 53 | 27 |
+| 8 calls needed: paths found | 32 of 60 | 51 of 60 |
+
+The last two lines are searches with a simulated policy of which 7 of 10 first proposals are right, of three in a state.
 """
 
 from __future__ import annotations
@@ -37,8 +51,8 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError, Tool
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.entries.entry import entry_of
 from langgraph_toolmem.offline.coldstart import FAILURES, Budget, RefusedError, Spending, in_thread, judge, said
-from langgraph_toolmem.offline.discovery.model import ModelPolicy
-from langgraph_toolmem.offline.discovery.search import (
+from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
+from langgraph_toolmem.papers.sga_mcts.search import (
     Goal,
     Policy,
     Proposal,
@@ -47,7 +61,7 @@ from langgraph_toolmem.offline.discovery.search import (
     State,
     StoppedError,
 )
-from langgraph_toolmem.offline.discovery.world import (
+from langgraph_toolmem.papers.sga_mcts.world import (
     Cursor,
     Environment,
     EnvironmentCall,
@@ -56,6 +70,7 @@ from langgraph_toolmem.offline.discovery.world import (
     ToolsEnvironment,
     Transition,
 )
+from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools, side_effects
 from langgraph_toolmem.runs.values import canon_args
@@ -81,7 +96,7 @@ __all__ = [
     "Transition",
 ]
 
-logger = logging.getLogger("langgraph_toolmem.offline.discovery")
+logger = logging.getLogger("langgraph_toolmem.papers.sga_mcts")
 
 OnStep: TypeAlias = Callable[["DiscoveryReport"], object]
 FILE: Final = "discovery.jsonl"
@@ -230,58 +245,68 @@ class Discovery:
         """
         self._stop.clear()
         self._stopped, self._in_a_row, self._failed = "", 0, {}
-        notify = on_step or (lambda _: None)
-        notify(self.report())
-        missing = [task for task in self.tasks if _key(task) not in self._found]
         try:
-            with ThreadPoolExecutor(self._workers, "toolmem-discovery") as pool:
-                try:
-                    for future in as_completed([pool.submit(self._one, task) for task in missing]):
-                        future.result()
-                        notify(self.report())
-                finally:
-                    self._stop.set()
+            self._search_missing(on_step)
         finally:
             if memory is not None:
                 memory.atoms.keep(self.atoms(), user_id=user_id)
         return self.report()
+
+    def _search_missing(self, on_step: OnStep | None) -> None:
+        if on_step is not None:
+            on_step(self.report())
+        missing = [task for task in self.tasks if _key(task) not in self._found]
+        with ThreadPoolExecutor(self._workers, "toolmem-discovery") as pool:
+            try:
+                searches = [pool.submit(self._one, task) for task in missing]
+                for search in as_completed(searches):
+                    search.result()
+                    if on_step is not None:
+                        on_step(self.report())
+            finally:
+                self._stop.set()  # the pool awaits its searches: let them end after the present iteration
 
     async def arun(
         self, on_step: OnStep | None = None, *, memory: ToolMemory | None = None, user_id: str | None = None
     ) -> DiscoveryReport:
         """Async variant of `run`, in a worker thread. Cancelled, it ends after the present iterations."""
         try:
-            return await in_thread(lambda: self.run(on_step, memory=memory, user_id=user_id))
+            return await in_thread(self.run, on_step, memory=memory, user_id=user_id)
         finally:
             self._stop.set()
 
     def found(self) -> list[Found]:
         """Return the outcomes of the tasks that are done, in the tasks' order."""
-        return [self._found[key] for task in self.tasks if (key := _key(task)) in self._found]
+        outcomes = []
+        for task in self.tasks:
+            outcome = self._found.get(_key(task))
+            if outcome is not None:
+                outcomes.append(outcome)
+        return outcomes
 
     def atoms(self) -> list[Atom]:
         """Return the merged atoms of all solved tasks: each step of a path is one."""
-        solved = [each for each in self.found() if each.path]
-        runs = [run_of(Task(each.task, each.request), each.path) for each in solved]
+        solved = [outcome for outcome in self.found() if outcome.path]
+        runs = [run_of(Task(outcome.task, outcome.request), outcome.path) for outcome in solved]
         extractor = Extractor(self.specs, habits=habits_of(runs))
-        return merge_all(
-            step.atom
-            for run, each in zip(runs, solved, strict=True)
-            for step in extractor.steps(run, value=each.reward)
-        )
+        atoms: list[Atom] = []
+        for run, outcome in zip(runs, solved, strict=True):
+            atoms += [step.atom for step in extractor.steps(run, value=outcome.reward)]
+        return merge_all(atoms)
 
     def report(self) -> DiscoveryReport:
         """Return the progress."""
         found = self.found()
+        unsolved = [outcome.task for outcome in found if not outcome.reward]
         return DiscoveryReport(
             tasks=len(self.tasks),
             done=len(found),
-            solved=sum(each.reward > 0 for each in found),
+            solved=len(found) - len(unsolved),
             failed=len(self._failed),
-            unsolved=tuple(each.task for each in found if not each.reward),
-            explored=sum(each.explored for each in found),
-            replayed=sum(each.replayed for each in found),
-            diverged=sum(each.diverged for each in found),
+            unsolved=tuple(unsolved),
+            explored=sum([outcome.explored for outcome in found]),
+            replayed=sum([outcome.replayed for outcome in found]),
+            diverged=sum([outcome.diverged for outcome in found]),
             atoms=len(self.atoms()),
             model_calls=self._spending.calls,
             tokens=self._spending.tokens,
@@ -315,42 +340,52 @@ class Discovery:
         return made
 
     def _one(self, task: Task) -> None:
+        """Search one task, unless the discovery is stopped, and keep the outcome."""
         if self._stop.is_set():
             return
-        with self._lock:
-            environment = self._free.pop() if self._free else None
         try:
-            environment = environment or self._environment()
-            found = self._search(task, environment)
+            found = self._search_in_free_environment(task)
         except StoppedError:
             return
         except RefusedError:
             self._stopped = self._spending.over
             self._stop.set()
-            return
         except (StorageError, ConfigurationError):
             self._stop.set()
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - of the environment, the policy or a provider: other tasks go on
             log_failure(logger, logging.WARNING, "the search of a task failed", error=error)
-            reason = said(error)
+            self._count_failure(task, error)
+        else:
             with self._lock:
-                self._failed[task.id] = reason
-                self._in_a_row += 1
-                too_many = self._in_a_row >= FAILURES
-            if too_many:
-                self._stop.set()
-                raise ToolMemoryError(
-                    f"{FAILURES} searches in a row failed, the last one with {reason}. What was done is kept."
-                ) from error
-            return
+                self._in_a_row = 0
+                self._keep(task, found)
+
+    def _search_in_free_environment(self, task: Task) -> Found:
+        environment = self._take_environment()
+        try:
+            return self._search(task, environment)
         finally:
-            if environment is not None:
-                with self._lock:
-                    self._free.append(environment)
+            with self._lock:
+                self._free.append(environment)
+
+    def _take_environment(self) -> Environment:
         with self._lock:
-            self._in_a_row = 0
-            self._keep(task, found)
+            if self._free:
+                return self._free.pop()
+        return self._environment()
+
+    def _count_failure(self, task: Task, error: Exception) -> None:
+        reason = said(error)
+        with self._lock:
+            self._failed[task.id] = reason
+            self._in_a_row += 1
+            too_many = self._in_a_row >= FAILURES
+        if too_many:
+            self._stop.set()
+            raise ToolMemoryError(
+                f"{FAILURES} searches in a row failed, the last one with {reason}. What was done is kept."
+            ) from error
 
     def _search(self, task: Task, environment: Environment) -> Found:
         cursor = Cursor(environment, task, self._reads)
@@ -360,40 +395,53 @@ class Discovery:
             raise ConfigurationError(
                 "Nothing decides whether a task is done: give the environment a success(), or pass judge=."
             )
-        config = self._spending.config
-        policy = self._policy
-        if policy is None:
-            assert self._model is not None
-            policy = ModelPolicy(self._model, self.specs, config)
 
-        def judged(state: State, answer: str) -> bool:
-            entry = entry_of(run_of(state.task, state.path, answer), run_digest=digest("discovery", task.id), now=0.0)
-            if entry is None or self._judge is None:
-                return False
-            return judge(self._judge, entry, answer, self.specs, config())[0] == 1.0
+        def is_done(_state: State, _answer: str) -> bool:
+            return (cursor.success() or 0.0) > SOLVED
 
-        outcome = Search(
+        search = Search(
             cursor,
-            policy,
+            self._policy or self._model_policy(),
             self._reads,
-            (lambda *_: (cursor.success() or 0.0) > SOLVED) if stepwise else judged,
+            is_done if stepwise else self._judged,
             stepwise=stepwise,
             settings=self.settings,
             rng=random.Random(f"{self._seed}-{task.id}"),
-        ).run(self._stop.is_set)
-        counts = {name: getattr(cursor, name) for name in ("explored", "replayed", "diverged")}
-        return Found(task.id, task.request, outcome.path, outcome.reward, outcome.answer, **counts)
+        )
+        outcome = search.run(self._stop.is_set)
+        return Found(
+            task.id,
+            task.request,
+            outcome.path,
+            outcome.reward,
+            outcome.answer,
+            explored=cursor.explored,
+            replayed=cursor.replayed,
+            diverged=cursor.diverged,
+        )
+
+    def _model_policy(self) -> ModelPolicy:
+        assert self._model is not None
+        return ModelPolicy(self._model, self.specs, self._spending.config)
+
+    def _judged(self, state: State, answer: str) -> bool:
+        """Return True if the judge says that the task is done."""
+        run = run_of(state.task, state.path, answer)
+        entry = entry_of(run, run_digest=digest("discovery", state.task.id), now=0.0)
+        if entry is None or self._judge is None:
+            return False
+        score, _ = judge(self._judge, entry, answer, self.specs, self._spending.config())
+        return score == 1.0
 
     # --- on disk ---
 
     def _identity(self) -> str:
-        """Outcomes with another identity are not used: other tools, seed, settings or models."""
-        tools = (f"{name}\n{spec.description}\n{canonical(spec.parameters)}" for name, spec in self.specs.items())
-        models = (
-            "" if model is None else str(getattr(model, "model_name", None) or type(model).__name__)
-            for model in (self._model, self._judge)
-        )
+        """Return a digest of tools, seed, settings and models. Outcomes with another identity are not used."""
+        tools = []
+        for name, spec in self.specs.items():
+            tools.append(f"{name}\n{spec.description}\n{canonical(spec.parameters)}")
         policy = "" if self._policy is None else type(self._policy).__qualname__
+        models = [_name_of(self._model), _name_of(self._judge)]
         return digest("discovery", self._seed, repr(self.settings), policy, *models, *tools)
 
     def _load(self) -> dict[str, Found]:
@@ -401,7 +449,9 @@ class Discovery:
             return {}
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            lines = self._file.read_bytes().splitlines() if self._file.exists() else []
+            lines = self._file.read_bytes().splitlines()
+        except FileNotFoundError:
+            return {}
         except OSError as error:
             raise StorageError(f"{self._file} cannot be read: {error}") from error
         found: dict[str, Found] = {}
@@ -419,7 +469,9 @@ class Discovery:
             return
         try:
             with self._file.open("ab") as file:
-                file.write(f"{chr(10) if file.tell() else ''}{line}".encode())
+                if file.tell() > 0:  # the line break comes first: a kill may have cut the last line short
+                    file.write(b"\n")
+                file.write(line.encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -430,15 +482,25 @@ class Discovery:
 def run_of(task: Task, path: Sequence[Transition], answer: str = "") -> Run:
     """Return a path as a run, with one turn for each call."""
     events: list[UserMessage | Turn] = [UserMessage(task.request, digest("task", task.id))]
-    for number, each in enumerate(path):
-        tool, args = each.call.tool, dict(each.call.args)
-        key = digest("search", task.id, number, tool, canon_args(args))
-        status, output = "ok" if each.observation.ok else "failed", each.observation.output
-        step = ExecutedCall(tool, args, output, status, "model", f"call_{key}", key)  # type: ignore[arg-type]
-        events.append(Turn((step,), "", "model", digest("turn", key), settled=True))
+    for number, transition in enumerate(path):
+        step = _step_of(task, number, transition)
+        events.append(Turn((step,), "", "model", digest("turn", step.key), settled=True))
     if answer:
         events.append(Turn((), answer, "model", digest("words", task.id), settled=True))
     return Run(tuple(events), task.id, truncated=False, next_key=None)
+
+
+def _step_of(task: Task, number: int, transition: Transition) -> ExecutedCall:
+    tool, args = transition.call.tool, dict(transition.call.args)
+    key = digest("search", task.id, number, tool, canon_args(args))
+    status: Status = "ok" if transition.observation.ok else "failed"
+    return ExecutedCall(tool, args, transition.observation.output, status, "model", f"call_{key}", key)
+
+
+def _name_of(model: BaseChatModel | None) -> str:
+    if model is None:
+        return ""
+    return str(getattr(model, "model_name", None) or type(model).__name__)
 
 
 def _key(task: Task) -> str:

@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
 from langgraph_toolmem.offline.coldstart import MATERIAL
-from langgraph_toolmem.offline.discovery.search import Goal, Proposal, State
-from langgraph_toolmem.offline.discovery.world import EnvironmentCall, Transition
+from langgraph_toolmem.papers.sga_mcts.search import Goal, Proposal, State
+from langgraph_toolmem.papers.sga_mcts.world import EnvironmentCall, Transition
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
@@ -100,11 +100,14 @@ class ModelPolicy:
 
     def plan(self, state: State) -> Goal:
         """See `Policy`. One question."""
-        number = state.goal.number + 1 if state.goal.text else 0
+        number = 0
+        if state.goal.text:
+            number = state.goal.number + 1
         answer = self._ask(self._planner, _PLANNER, self._parts(state, tuple(self._specs)))
         if answer is None or not answer.focus.strip():
             return Goal(state.goal.text or state.task.request, number, number + 1)
-        tools = tuple(dict.fromkeys(name for name in answer.tools if name in self._specs))
+        known = [name for name in answer.tools if name in self._specs]
+        tools = tuple(dict.fromkeys(known))
         return Goal(" ".join(answer.focus.split()), number, number + max(1, len(answer.steps)), tools)
 
     def propose(self, state: State) -> Sequence[Proposal]:
@@ -122,27 +125,32 @@ class ModelPolicy:
         """See `Policy`. One question."""
         parts = self._parts(state, (failed.call.tool, *state.goal.tools)) | {"The call that failed": _line(failed)}
         answer = self._ask(self._reflector, _REFLECTOR, parts)
-        alternatives = [] if answer is None else self._calls(answer.alternatives, state)
-        return [each for each in alternatives if each.call != failed.call]
+        if answer is None:
+            return []
+        alternatives = self._calls(answer.alternatives, state)
+        return [proposal for proposal in alternatives if proposal.call != failed.call]
 
     def _ask(self, model: StructuredModel[Answer], rules: str, parts: Mapping[str, str]) -> Answer | None:
         return model.ask([SystemMessage(rules), HumanMessage(sections(parts))], self._config()).value
 
     def _calls(self, proposed: Sequence[ProposedCall], state: State) -> list[Proposal]:
-        made = {each.call.key for each in state.path}
-        calls = [(each, _read(each, self._specs)) for each in proposed[:MAX_ACTIONS]]
-        return [
-            Proposal("call", min(1.0, max(0.05, each.likely)), call)
-            for each, call in calls
-            if call is not None and call.key not in made
-        ]
+        made = {transition.call.key for transition in state.path}
+        proposals = []
+        for action in proposed[:MAX_ACTIONS]:
+            call = _read(action, self._specs)
+            if call is not None and call.key not in made:
+                weight = min(1.0, max(0.05, action.likely))
+                proposals.append(Proposal("call", weight, call))
+        return proposals
 
     def _parts(self, state: State, first: Sequence[str]) -> dict[str, str]:
-        shown = {name: self._specs[name] for name in first if name in self._specs} or self._specs
-        lines = [f"{number}. {_line(each)}" for number, each in enumerate(state.path, start=1)]
+        shown = {name: self._specs[name] for name in first if name in self._specs}
+        lines = []
+        for number, transition in enumerate(state.path, start=1):
+            lines.append(f"{number}. {_line(transition)}")
         return {
             "Request": state.task.request,
-            "Tools": describe_tools(shown, tuple(first)),
+            "Tools": describe_tools(shown or self._specs, tuple(first)),
             "Sub-goal": state.goal.text or "(not planned yet)",
             "Calls so far, with the tools' answers": bounded(lines, MAX_HISTORY) or "(none)",
         }
@@ -159,7 +167,9 @@ def _read(proposed: ProposedCall, specs: Mapping[str, ToolSpec]) -> EnvironmentC
     return EnvironmentCall(proposed.tool, args)
 
 
-def _line(each: Transition) -> str:
-    failed = "" if each.observation.ok else " [failed]"
-    call = shortened(f"{each.call.tool}({as_text(dict(each.call.args))})", MAX_STEP)
-    return shortened(f"{call}{failed} → {as_text(each.observation.output)}", MAX_STEP)
+def _line(transition: Transition) -> str:
+    call, observation = transition.call, transition.observation
+    asked = shortened(f"{call.tool}({as_text(dict(call.args))})", MAX_STEP)
+    if not observation.ok:
+        asked += " [failed]"
+    return shortened(f"{asked} → {as_text(observation.output)}", MAX_STEP)

@@ -1,4 +1,4 @@
-"""Monte Carlo tree search over tool calls (SGA-MCTS).
+"""Monte Carlo tree search over tool calls (SGA-MCTS, arXiv 2604.14712).
 
 Nodes are states, edges are actions: a call, a new plan, or the end. In each iteration a path is walked from the first
 state, along the edges with the highest U(s, a), until an action that was not tried before fails, ends the task, or
@@ -16,12 +16,12 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ToolMemoryError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.offline.discovery.world import Cursor, EnvironmentCall, Path, Task, Transition
+from langgraph_toolmem.papers.sga_mcts.world import Cursor, EnvironmentCall, Path, Task, Transition
 from langgraph_toolmem.runs.values import canon
 
 
@@ -141,12 +141,23 @@ class SearchSettings:
     selection: Selection = "prior"
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "depth"):
-            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        expect(self, "patience", "None or a whole number from 0", lambda v: v is None or is_count(v, 0))
-        expect(self, "exploration", "a number from 0", lambda v: is_number(v) and v >= 0)
+        formulas = get_args(Selection)
+
+        def is_bound(value: Any) -> bool:
+            return is_count(value, 1)
+
+        def is_patience(value: Any) -> bool:
+            return value is None or is_count(value, 0)
+
+        def is_weight(value: Any) -> bool:
+            return is_number(value) and value >= 0
+
+        expect(self, "iterations", "a whole number from 1", is_bound)
+        expect(self, "depth", "a whole number from 1", is_bound)
+        expect(self, "patience", "None or a whole number from 0", is_patience)
+        expect(self, "exploration", "a number from 0", is_weight)
         expect(self, "length_weight", "a number from 0 to 1", is_share)
-        expect(self, "selection", f"one of {', '.join(get_args(Selection))}", lambda v: v in get_args(Selection))
+        expect(self, "selection", f"one of {', '.join(formulas)}", formulas.__contains__)
 
     @classmethod
     def paper(cls) -> SearchSettings:
@@ -174,7 +185,9 @@ class Edge:
     @property
     def mean(self) -> float:
         """Q(s, a)."""
-        return self.total / self.visits if self.visits else 0.0
+        if not self.visits:
+            return 0.0
+        return self.total / self.visits
 
     @property
     def over(self) -> bool:
@@ -192,6 +205,11 @@ class Node:
     visits: int = 0
     total: float = 0.0
     closed: bool = False
+
+    def close_if_over(self) -> None:
+        """Close the node if nothing new lies behind any of its actions."""
+        if self.edges is not None and all(edge.over for edge in self.edges):
+            self.closed = True
 
 
 @dataclass
@@ -247,7 +265,7 @@ class Search:
         self.nodes: dict[str, Node] = {}
         self.outcome = SearchOutcome()
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> SearchOutcome:
+    def run(self, stop: Callable[[], bool] | None = None) -> SearchOutcome:
         """Search until the settings' bounds are reached or everything was tried.
 
         Args:
@@ -266,7 +284,7 @@ class Search:
         root = self._node(replace(state, goal=self._policy.plan(state)), plans=1)
         since_best = 0
         while outcome.iterations < settings.iterations and not root.closed:
-            if stop():
+            if stop is not None and stop():
                 raise StoppedError("The search was interrupted.")
             best = outcome.reward
             self._iterate(root)
@@ -278,8 +296,13 @@ class Search:
         return outcome
 
     def _iterate(self, root: Node) -> None:
-        nodes, edges, reward = [root], list[Edge](), 0.0
-        while (edge := self._select(nodes)) is not None:
+        """Walk one path, and add its reward to all that lies on it."""
+        nodes, edges = [root], list[Edge]()
+        reward = 0.0
+        while True:
+            edge = self._select(nodes)
+            if edge is None:
+                break
             edges.append(edge)
             if not edge.tried:
                 edge.tried = True
@@ -287,21 +310,28 @@ class Search:
             if edge.child is None or edge.child in nodes or reward:
                 break
             nodes.append(edge.child)
-        visited: list[Node | Edge] = [*nodes, *edges]
-        for each in visited:
-            each.visits += 1
-            each.total += reward
+        for node in nodes:
+            node.visits += 1
+            node.total += reward
+        for edge in edges:
+            edge.visits += 1
+            edge.total += reward
         for node in reversed(nodes):
-            node.closed = node.closed or (node.edges is not None and all(edge.over for edge in node.edges))
+            node.close_if_over()
 
     def _select(self, path: Sequence[Node]) -> Edge | None:
         """Return the edge with the highest U that leads on, and not back onto the path; None if there is none."""
-        node, behind = path[-1], set(map(id, path))
+        node = path[-1]
         if node.closed:
             return None
+        behind = [id(passed) for passed in path]
         edges = [edge for edge in self._edges(node) if not edge.over and id(edge.child) not in behind]
-        pivot = next((edge for edge in edges if edge.pivot and not edge.tried), None)
-        return pivot or (select(edges, node.visits, self.settings, self._rng) if edges else None)
+        for edge in edges:
+            if edge.pivot and not edge.tried:
+                return edge
+        if not edges:
+            return None
+        return select(edges, node.visits, self.settings, self._rng)
 
     def _take(self, node: Node, edge: Edge) -> float:
         """Take an action for the first time. Return the reward if it completes the task, else 0."""
@@ -321,7 +351,8 @@ class Search:
             self._add_pivots(node, self._policy.reflect(state, transition))
             return 0.0
         after = state.after(transition, reads=proposal.call.tool in self._reads)
-        if self._stepwise and (reward := self._rewarded(after, "")):
+        reward = self._rewarded(after, "") if self._stepwise else 0.0
+        if reward:
             edge.closed = True
             return reward
         self._link(node, edge, after)
@@ -349,30 +380,41 @@ class Search:
         return node
 
     def _edges(self, node: Node) -> list[Edge]:
+        """Return the actions of a node; the policy is asked once for them."""
         if node.edges is None:
-            proposals = self._policy.propose(node.state)
-            if node.plans >= MAX_PLANS:
-                proposals = [each for each in proposals if each.action != "plan"]
-            distinct = {_identity(each): each for each in reversed(proposals) if each.weight > 0}
-            total = sum(each.weight for each in distinct.values())
-            node.edges = [Edge(each, each.weight / total) for each in reversed(distinct.values())]
+            proposals = _distinct(self._policy.propose(node.state), may_plan=node.plans < MAX_PLANS)
+            total = sum([proposal.weight for proposal in proposals])
+            node.edges = [Edge(proposal, proposal.weight / total) for proposal in proposals]
         return node.edges
 
     def _add_pivots(self, node: Node, alternatives: Sequence[Proposal]) -> None:
         """Add the alternatives of a reflection to the node. The first one is tried before all other actions."""
         edges = self._edges(node)
         known = {_identity(edge.proposal): edge for edge in edges}
-        usual = max((edge.prior for edge in edges), default=1.0)
-        for number, each in enumerate(alternatives):
-            edge = known.get(_identity(each))
-            if edge is None:
-                edge = known[_identity(each)] = Edge(each, usual / (1 + number))
-                edges.append(edge)
-            edge.pivot = edge.pivot or number == 0
+        usual = max([edge.prior for edge in edges], default=1.0)
+        for number, proposal in enumerate(alternatives):
+            identity = _identity(proposal)
+            if identity not in known:
+                known[identity] = Edge(proposal, usual / (1 + number))
+                edges.append(known[identity])
+            if number == 0:
+                known[identity].pivot = True
 
 
 def _identity(proposal: Proposal) -> object:
-    return proposal.call.key if proposal.call is not None else (proposal.action, proposal.answer)
+    """Return a key that is equal for proposals of one action."""
+    if proposal.call is not None:
+        return proposal.call.key
+    return proposal.action, proposal.answer
+
+
+def _distinct(proposals: Sequence[Proposal], *, may_plan: bool) -> list[Proposal]:
+    """Return the proposals of a weight, one for each action: the first of equal ones, at the place of the last."""
+    distinct: dict[object, Proposal] = {}
+    for proposal in reversed(proposals):
+        if proposal.weight > 0 and (may_plan or proposal.action != "plan"):
+            distinct[_identity(proposal)] = proposal
+    return list(reversed(distinct.values()))
 
 
 def select(edges: Sequence[Edge], visits: int, settings: SearchSettings, rng: random.Random) -> Edge:
@@ -384,14 +426,15 @@ def select(edges: Sequence[Edge], visits: int, settings: SearchSettings, rng: ra
         settings: the formula and its c.
         rng: breaks ties.
     """
-    if settings.selection == "ucb":
-        untried = next((each for each in edges if not each.visits), None)
-        if untried is not None:
-            return untried
-        logarithm = math.log(max(1, visits))
-        scores = [each.mean + settings.exploration * math.sqrt(logarithm / each.visits) for each in edges]
-    else:
-        root = settings.exploration * math.sqrt(1 + visits)
-        scores = [each.mean + root * each.prior / (1 + each.visits) for each in edges]
+    scores = []
+    for edge in edges:
+        if settings.selection == "prior":
+            bonus = edge.prior * math.sqrt(1 + visits) / (1 + edge.visits)
+        elif edge.visits:
+            bonus = math.sqrt(math.log(max(1, visits)) / edge.visits)
+        else:
+            return edge  # UCB1 takes untried actions first
+        scores.append(edge.mean + settings.exploration * bonus)
     best = max(scores)
-    return rng.choice([each for each, score in zip(edges, scores, strict=True) if math.isclose(score, best)])
+    ties = [edge for edge, score in zip(edges, scores, strict=True) if math.isclose(score, best)]
+    return rng.choice(ties)
