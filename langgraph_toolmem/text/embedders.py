@@ -33,14 +33,8 @@ _FORMS = (
     '"sentence-transformers:<name or folder>" or "provider:model", such as "openai:text-embedding-3-small".'
 )
 BUILTIN = "toolmem-lexical-v"
-_PROVIDER_AND_MODEL = re.compile(r"([a-z][a-z0-9_-]+):(.+)", re.DOTALL)
-_MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "repo_id", "deployment")
 _SENTENCE_TRANSFORMERS = "sentence-transformers:"
-_ENDS = 64 * 1024  # bytes at both ends of a file that identify it: hashing gigabytes of weights takes seconds
-
-
-PART_WEIGHT = 0.25
-VERSION = 2  # goes up with every change of what a text's vector is, so that stored ones are made again
+VERSION = 2  # raised with every change of a text's vector, so that stored vectors are rebuilt
 
 
 class LexicalEmbedder(Embeddings):
@@ -55,9 +49,9 @@ class LexicalEmbedder(Embeddings):
 
     def sparse(self, text: str) -> dict[str, float]:
         """Return the text as feature -> weight, of length 1."""
-        found = _weighted(text)
-        length = math.hypot(*found.values())
-        return {key: weight / length for key, weight in found.items()}
+        weights = _weighted(text)
+        length = math.hypot(*weights.values())
+        return {feature: weight / length for feature, weight in weights.items()}
 
     def embed_query(self, text: str) -> list[float]:
         """Return the text as `dimension` floats of length 1, folded with a sign so that clashes average out."""
@@ -75,13 +69,14 @@ class LexicalEmbedder(Embeddings):
 
 
 def _weighted(text: str) -> dict[str, float]:
-    """Return the features of a text and its parts of words.
-
-    Without these an approximate index misses texts, since many are equally far from each other.
-    """
-    found = features(text)
-    parts = (part for stem in [*found] if stem not in STOP_STEMS for part in grams(stem))
-    return found | dict.fromkeys(parts, PART_WEIGHT)
+    """Return the weighted features of a text, and parts of its words."""
+    # Without parts of words an approximate index misses texts, since many are equally far from each other.
+    part_weight = 0.25
+    weights = features(text)
+    for stem in list(weights):
+        if stem not in STOP_STEMS:
+            weights.update(dict.fromkeys(grams(stem), part_weight))
+    return weights
 
 
 class Embedder:
@@ -110,16 +105,26 @@ class Embedder:
             ConfigurationError: the embedder cannot be made.
             StorageError: it failed, or its answer cannot be used.
         """
-        return self._vectors(texts, lambda embeddings, given: embeddings.embed_documents(given)) if texts else []
+        if not texts:
+            return []
+
+        def embed(embeddings: Embeddings, cleaned: list[str]) -> list[list[float]]:
+            return embeddings.embed_documents(cleaned)
+
+        return self._vectors(texts, embed)
 
     def of(self, texts: Mapping[str, str]) -> dict[str, list[float]]:
         """Return the vector of each text by name. Raises as `embed_documents`."""
-        vectors = self.embed_documents(list(texts.values())) if texts else []
+        vectors = self.embed_documents(list(texts.values()))
         return dict(zip(texts, vectors, strict=True))
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a question, of length 1. Raises as `embed_documents`."""
-        return self._vectors([text], lambda embeddings, given: [embeddings.embed_query(given[0])])[0]
+
+        def embed(embeddings: Embeddings, cleaned: list[str]) -> list[list[float]]:
+            return [embeddings.embed_query(cleaned[0])]
+
+        return self._vectors([text], embed)[0]
 
     def dimension(self) -> int:
         """Return the length of the vectors. Embed one word if none was embedded before."""
@@ -140,24 +145,28 @@ class Embedder:
                     ) from error
             return self._embeddings
 
-    def _vectors(self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], Any]) -> list[list[float]]:
-        import numpy as np  # at the first vector: it takes long to load
-
+    def _vectors(self, texts: Sequence[str], embed: Callable[[Embeddings, list[str]], Any]) -> list[list[float]]:
         embeddings = self._loaded()
         try:
-            answer = ask(embeddings, [clean(text) for text in texts])
+            answer = embed(embeddings, [clean(text) for text in texts])
         except ToolMemoryError:
             raise
         except Exception as error:
             raise StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}") from error
+        return self._checked(answer, len(texts))
+
+    def _checked(self, answer: Any, expected: int) -> list[list[float]]:
+        """Return an embedder's answer as vectors of length 1. Raise StorageError if it cannot be used."""
+        import numpy as np  # at the first vector: it takes long to load
+
         try:
             vectors = np.array(answer, dtype=np.float64)
             count, dimension = vectors.shape
         except (TypeError, ValueError) as error:
             raise StorageError(f"The embedder {self.name!r} answered with something that is not vectors.") from error
-        if count != len(texts):
-            raise StorageError(f"The embedder {self.name!r} gave {count} vectors, not {len(texts)}.")
-        if dimension != (self._dimension or dimension):
+        if count != expected:
+            raise StorageError(f"The embedder {self.name!r} gave {count} vectors, not {expected}.")
+        if self._dimension and dimension != self._dimension:
             raise StorageError(
                 f"The embedder {self.name!r} gave {dimension} numbers; it gave {self._dimension} before."
             )
@@ -165,12 +174,12 @@ class Embedder:
         if not np.isfinite(lengths).all() or not lengths.all():
             raise StorageError(f"The embedder {self.name!r} gave a vector of length 0, NaN or infinity.")
         self._dimension = dimension
-        found: list[list[float]] = (vectors / lengths).tolist()
-        return found
+        unit_vectors: list[list[float]] = (vectors / lengths).tolist()
+        return unit_vectors
 
 
 def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
-    """Return the embedder that a developer means. Nothing is loaded.
+    """Return the embedder for a developer's setting, without loading it.
 
     Args:
         spec: ``None``: the built-in lexical embedder. LangChain ``Embeddings``: named after its class and
@@ -194,7 +203,7 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
         raise ConfigurationError(f"`embeddings` cannot be a {type(spec).__name__}. {_FORMS}")
     if spec.startswith(_SENTENCE_TRANSFORMERS):
         return _sentence_transformers(spec.removeprefix(_SENTENCE_TRANSFORMERS).strip())
-    parts = _PROVIDER_AND_MODEL.fullmatch(spec.strip())
+    parts = re.fullmatch(r"([a-z][a-z0-9_-]+):((?s:.+))", spec.strip())
     if parts is None:
         raise ConfigurationError(f"`embeddings` cannot be {spec!r}. {_FORMS}")
     return _provider(parts[1], parts[2].strip())
@@ -264,25 +273,39 @@ def _name_of(embeddings: Embeddings) -> str:
         return _name_of(inner)
     kind = type(embeddings).__name__
     name = kind.removesuffix("Embeddings").lower() or kind.lower()
-    found = (getattr(embeddings, attribute, None) for attribute in _MODEL_ATTRIBUTES)
-    model = next((value for value in found if isinstance(value, str) and value), None)
-    name = f"{name}:{model}" if model else name
+    model = _model_of(embeddings)
+    if model:
+        name += f":{model}"
     dimensions = getattr(embeddings, "dimensions", None)
-    return f"{name}/{dimensions}" if isinstance(dimensions, int) else name
+    if isinstance(dimensions, int):
+        name += f"/{dimensions}"
+    return name
+
+
+def _model_of(embeddings: Embeddings) -> str:
+    # LangChain's integrations have no common name for the model.
+    for attribute in ("model", "model_name", "model_id", "repo_id", "deployment"):
+        model = getattr(embeddings, attribute, None)
+        if isinstance(model, str) and model:
+            return model
+    return ""
 
 
 def _fingerprint(folder: Path) -> str:
-    """Digest of a model folder that stays when the folder moves: names, sizes and both ends of every file."""
+    """Return a digest of a model folder that is independent of its place: names, sizes and both ends of each file."""
+    end_bytes = 64 * 1024  # hashing gigabytes of weights takes seconds
     digest = blake2b(digest_size=6)
     for path in sorted(folder.rglob("*")):
-        if not path.is_file() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+        relative = path.relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in relative.parts)
+        if is_hidden or not path.is_file():
             continue
         size = path.stat().st_size
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
+        digest.update(f"{relative.as_posix()}\0{size}\0".encode())
         with path.open("rb") as file:
-            digest.update(file.read(_ENDS))
-            file.seek(max(0, size - _ENDS))
-            digest.update(file.read(_ENDS))
+            digest.update(file.read(end_bytes))
+            file.seek(max(0, size - end_bytes))
+            digest.update(file.read(end_bytes))
     return digest.hexdigest()
 
 
@@ -300,4 +323,10 @@ def description_similarity(embedder: Embedder, specs: Mapping[str, Described]) -
     """Return a function that compares a thought with a tool's description; it returns 0 for an unknown tool."""
     texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
     vector = cached(mebibytes=32)(embedder.embed_query)
-    return lambda thought, tool: sum(map(mul, vector(thought), vector(texts[tool]))) if tool in texts else 0.0
+
+    def similarity(thought: str, tool: str) -> float:
+        if tool not in texts:
+            return 0.0
+        return sum(map(mul, vector(thought), vector(texts[tool])))  # vectors have length 1: the product is the cosine
+
+    return similarity

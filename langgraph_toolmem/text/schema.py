@@ -19,16 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 MAX_LEAVES: Final = 96
 """Leaves kept of one schema; the shallow ones come first, so what is lost lies deep."""
 MAX_DEPTH: Final = 6
-MAX_WIDTH: Final = 500
-"""Values of one level that are looked into, about: definitions of large documents lead to each other without end."""
-MAX_DESCRIPTION: Final = 400
-"""Characters kept of a description: what a value is stands at its beginning."""
 MAX_CHOICES: Final = 32
-MAX_SAID: Final = 80
-"""Characters kept of a description in a compact schema."""
-_STEPS: Final = re.compile(r"\[\]|[^.\[\]]+")
-
-_ONE_TYPE: Final = {kind: frozenset((kind,)) for kind in ("string", "number", "integer", "boolean", "object", "array")}
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
 
 
@@ -59,7 +50,7 @@ class Leaf(NamedTuple):
     Attributes:
         path: where it is; "" for the root.
         types: JSON types it may have, without "null"; empty if nothing is said.
-        description: what is said of it, cut at `MAX_DESCRIPTION` characters.
+        description: what is said of it, cut at 400 characters.
         format: ``format`` of the schema, "" if none.
         choices: the values of an enumeration as texts, at most `MAX_CHOICES`.
         required: every level on the way to it is required.
@@ -83,28 +74,30 @@ def leaves_of(
     """Return the values of a JSON schema, level by level, in the order of the schema.
 
     An object without properties is a leaf itself, and so is what lies deeper than `depth`, or behind
-    `MAX_WIDTH` others. References lead into `root`,
-    which defaults to the schema.
+    500 others. References lead into `root`, which defaults to the schema.
     """
     if not isinstance(schema, Mapping):
         return []
+    max_width = 500  # the definitions of large documents refer to each other without end
     root = schema if root is None else root
-    found: list[Leaf] = []
+    leaves: list[Leaf] = []
     known: _Known = {}
-    level: list[_Place] = [("", schema, True, None)]
-    for left in range(depth, -1, -1):
+    level = [_Place("", schema, True, None)]
+    for levels_left in range(depth, -1, -1):
         below: list[_Place] = []
-        for path, given, required, described in level:
-            if len(found) >= limit:
-                return found
-            inner = resolved(given, root, known=known)
-            inside = _inside(path, inner, required, described) if left and len(below) < MAX_WIDTH else []
+        for place in level:
+            if len(leaves) >= limit:
+                return leaves
+            inner = resolved(place.schema, root, known=known)
+            inside: list[_Place] = []
+            if levels_left and len(below) < max_width:
+                inside = _inside(place, inner)
             if inside:
                 below += inside
             else:
-                found.append(_leaf(path, inner, required, described))
+                leaves.append(_leaf(place, inner))
         level = below
-    return found
+    return leaves
 
 
 def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -112,75 +105,97 @@ def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) ->
 
     Keys that begin with ``x-`` stay. References lead into `root`, which defaults to the schema.
     """
+    max_description = 80  # characters
     whole: dict[str, Any] = {key: value for key, value in schema.items() if key.startswith("x-")}
     for leaf in leaves_of(schema, root=root):
-        place = whole
-        for part in _STEPS.findall(leaf.path):
-            if part == "[]":
-                place["type"] = "array"
-                place = place.setdefault("items", {})
-            else:
-                place["type"] = "object"
-                place = place.setdefault("properties", {}).setdefault(part, {})
+        place = _place_in(whole, leaf.path)
         if leaf.types:
-            place.setdefault("type", sorted(leaf.types) if len(leaf.types) > 1 else next(iter(leaf.types)))
-        place.update({"description": leaf.description[:MAX_SAID]} if leaf.description else {})
-        place.update({"format": leaf.format} if leaf.format else {})
+            types = sorted(leaf.types)
+            place.setdefault("type", types if len(types) > 1 else types[0])
+        if leaf.description:
+            place["description"] = leaf.description[:max_description]
+        if leaf.format:
+            place["format"] = leaf.format
     return whole
 
 
-_Place = tuple[str, Any, bool, Any]
-"""Path, schema, whether it is required, and what is said of the list around it."""
+def _place_in(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the schema at a path such as ``items[].id`` in a plain schema; make it if it is not there."""
+    place = whole
+    for part in re.findall(r"\[\]|[^.\[\]]+", path):
+        if part == "[]":
+            place["type"] = "array"
+            place = place.setdefault("items", {})
+        else:
+            place["type"] = "object"
+            place = place.setdefault("properties", {}).setdefault(part, {})
+    return place
 
 
-def _inside(path: str, schema: Mapping[str, Any], required: bool, described: Any) -> list[_Place]:
-    """Return what lies one level below, nothing if this is a leaf."""
+class _Place(NamedTuple):
+    """A schema in a schema.
+
+    Attributes:
+        description: the description of the list around it.
+    """
+
+    path: str
+    schema: Any
+    required: bool
+    description: Any
+
+
+def _inside(place: _Place, schema: Mapping[str, Any]) -> list[_Place]:
+    """Return the schemas one level below a place, given its resolved schema; nothing if it is a leaf."""
     properties = schema.get("properties")
     if properties and isinstance(properties, dict):
-        needed = frozenset(_texts(schema.get("required"))) if required else frozenset()
-        before = f"{path}." if path else ""
-        return [(f"{before}{name}", inner, name in needed, None) for name, inner in properties.items()]
+        required = frozenset(_texts(schema.get("required"))) if place.required else frozenset()
+        before = f"{place.path}." if place.path else ""
+        return [_Place(f"{before}{name}", inner, name in required, None) for name, inner in properties.items()]
     items = schema.get("items")
     if isinstance(items, list | tuple):
         items = items[0] if items else None
     if isinstance(items, dict):
-        # What is said of a list holds for its elements.
-        return [(f"{path}[]", items, required, schema.get("description") or described)]
+        # The description of a list holds for its elements.
+        return [_Place(f"{place.path}[]", items, place.required, schema.get("description") or place.description)]
     return []
 
 
-def _leaf(path: str, schema: Mapping[str, Any], required: bool, described: Any) -> Leaf:
-    description = schema.get("description") or described or schema.get("title")
-    values = schema.get("enum")
-    if not isinstance(values, (list, tuple)):
-        values = [schema["const"]] if "const" in schema else ()
-    kind = schema.get("format")
+def _leaf(place: _Place, schema: Mapping[str, Any]) -> Leaf:
+    max_description = 400  # characters: the beginning says what a value is
+    description = schema.get("description") or place.description or schema.get("title")
+    if not isinstance(description, str):
+        description = ""
+    choices = schema.get("enum")
+    if not isinstance(choices, (list, tuple)):
+        choices = [schema["const"]] if "const" in schema else ()
+    form = schema.get("format")
     return Leaf(
-        path=path,
+        path=place.path,
         types=types_of(schema),
-        description=" ".join(description.split())[:MAX_DESCRIPTION] if isinstance(description, str) else "",
-        format=kind if isinstance(kind, str) else "",
-        choices=tuple(map(str, values[:MAX_CHOICES])),
-        required=required,
+        description=" ".join(description.split())[:max_description],
+        format=form if isinstance(form, str) else "",
+        choices=tuple([str(choice) for choice in choices[:MAX_CHOICES]]),
+        required=place.required,
     )
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
-    said = schema.get("type")
-    if isinstance(said, str):
-        if said in _ONE_TYPE:
-            return _ONE_TYPE[said]
-        said = [said]
-    if isinstance(said, Sequence):
-        return frozenset(kind for kind in said if isinstance(kind, str) and kind != "null")
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset() if declared == "null" else frozenset({declared})
+    if isinstance(declared, Sequence):
+        return frozenset([name for name in declared if isinstance(name, str) and name != "null"])
     if isinstance(schema.get("properties"), Mapping):
         return frozenset({"object"})
     if "items" in schema:
         return frozenset({"array"})
-    values = schema.get("enum")
-    known = values if isinstance(values, (list, tuple)) else [schema.get("default")]
-    return frozenset(kind for value in known if (kind := type_of(value)) != "null")
+    examples = schema.get("enum")
+    if not isinstance(examples, (list, tuple)):
+        examples = [schema.get("default")]
+    types = {type_of(example) for example in examples}
+    return frozenset(types - {"null"})
 
 
 def type_of(value: Any) -> str:
@@ -195,7 +210,9 @@ def type_of(value: Any) -> str:
         return "string"
     if isinstance(value, Mapping):
         return "object"
-    return "array" if isinstance(value, (list, tuple)) else "null"
+    if isinstance(value, (list, tuple)):
+        return "array"
+    return "null"
 
 
 _Known = dict[tuple[str | int, int], Mapping[str, Any]]
@@ -221,24 +238,28 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8, known: _Kn
 
 
 def _resolved(schema: dict[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema
+    target: Mapping[str, Any] = schema
     for _ in range(steps):
-        reference = found.get("$ref")
+        reference = target.get("$ref")
         if not isinstance(reference, str):
             break
-        target = lookup(root, reference)
-        beside = {key: value for key, value in found.items() if key != "$ref"}
-        found = {**target, **beside} if isinstance(target, Mapping) else beside
-    merged = steps > 0 and any(isinstance(found.get(key), Sequence) for key in _MERGED)
-    return _merged(found, root, steps, known) if merged else found
+        siblings = {key: value for key, value in target.items() if key != "$ref"}
+        named = lookup(root, reference)
+        target = {**named, **siblings} if isinstance(named, Mapping) else siblings
+    has_parts = any(isinstance(target.get(key), Sequence) for key in _MERGED)
+    if steps > 0 and has_parts:
+        return _merged(target, root, steps, known)
+    return target
 
 
 def lookup(root: Mapping[str, Any], reference: str) -> Any:
-    """Return what a local reference (``#/a/b``) names; None if it is remote or names nothing."""
+    """Return the target of a local reference (``#/a/b``); None if it is remote or has no target."""
     if not reference.startswith("#"):
         return None
     target: Any = root
-    for part in filter(None, reference[1:].split("/")):
+    for part in reference[1:].split("/"):
+        if not part:
+            continue
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(target, Mapping):
             target = target.get(name)
@@ -255,14 +276,12 @@ def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, know
     required = set(_texts(schema.get("required")))
     types = set(types_of(whole)) if "type" in whole else set()
     for key in _MERGED:
-        parts = schema.get(key)
-        if not isinstance(parts, Sequence) or isinstance(parts, str):
+        given = schema.get(key)
+        if not isinstance(given, Sequence) or isinstance(given, str):
             continue
-        inner = [resolved(part, root, steps=steps - 1, known=known) for part in parts]
-        needed = [set(_texts(part.get("required"))) for part in inner if types_of(part)]
-        if needed:
-            required |= set.union(*needed) if key == "allOf" else set.intersection(*needed)
-        for part in inner:
+        parts = [resolved(part, root, steps=steps - 1, known=known) for part in given]
+        required |= _required_by(parts, all_of=key == "allOf")
+        for part in parts:
             types |= types_of(part)
             for name, value in _mapping(part.get("properties")).items():
                 properties.setdefault(name, value)
@@ -277,45 +296,56 @@ def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, know
     return whole
 
 
+def _required_by(parts: Sequence[Mapping[str, Any]], *, all_of: bool) -> set[str]:
+    """Return the properties that all parts together require, or that each of several alternatives requires."""
+    by_part = [set(_texts(part.get("required"))) for part in parts if types_of(part)]
+    if not by_part:
+        return set()
+    return set.union(*by_part) if all_of else set.intersection(*by_part)
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def _texts(value: Any) -> list[str]:
-    return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
+    if not isinstance(value, (list, tuple)):
+        return []
+    return [text for text in value if isinstance(text, str)]
 
 
-_ROWS: Final = 5
-"""Elements of a list that are looked at."""
-_MOST_NAMES: Final = 96
-_MOST_VALUES: Final = 1_000
-"""Values of one result that are looked at."""
+# --- results ---
+
 _FIELD: Final = re.compile(r"[@$]?[^\W\d][\w-]{0,59}")
 _CODE: Final = re.compile(r"[0-9a-f-]{8,}|(?:\D*\d){3}.*", re.IGNORECASE | re.DOTALL)
 """Hexadecimal, or three digits and more: an id, a date, a telephone number."""
 _SHORT_ID: Final = re.compile(r"[^\W\d_]{1,2}[-_]?\d+")
 _DIGIT: Final = re.compile(r"\d")
-_ERRORS: Final = ("error", "errors")
 
 
 def paths_of(value: Any) -> dict[str, frozenset[str]]:
-    """Path -> JSON types of the values in a result; "" is the result itself.
+    """Return the JSON types of the values in a result by path; "" is the result itself. At most 1,000 values are read.
 
     >>> paths_of({"user": {"id": 7}, "tags": ["a"]})
     {'user.id': frozenset({'integer'}), 'tags[]': frozenset({'string'})}
     """
-    found: dict[str, frozenset[str]] = {}
-    for path, kind in islice(_walk(value, "", 0), _MOST_VALUES):
-        if kind != "null" and (path in found or len(found) < MAX_LEAVES):
-            found[path] = found.get(path, frozenset()) | {kind}
-    return found
+    max_values = 1_000
+    types: dict[str, frozenset[str]] = {}
+    for path, kind in islice(_walk(value, "", 0), max_values):
+        if kind == "null":
+            continue
+        if path in types or len(types) < MAX_LEAVES:
+            types[path] = types.get(path, frozenset()) | {kind}
+    return types
 
 
 def shows_fields(output: Any) -> bool:
     """Return True if a tool's result has fields to learn: an object or list with content that reports no error."""
     if isinstance(output, Mapping):
-        return bool(output) and not any(output.get(key) for key in _ERRORS)
-    return isinstance(output, (list, tuple)) and any(isinstance(each, (Mapping, list, tuple)) for each in output)
+        return bool(output) and not output.get("error") and not output.get("errors")
+    if not isinstance(output, (list, tuple)):
+        return False
+    return any(isinstance(element, (Mapping, list, tuple)) for element in output)
 
 
 def is_field(key: Any) -> bool:
@@ -335,26 +365,32 @@ def is_table(value: Mapping[Any, Any]) -> bool:
     look like short ids ("o1", "C-2"), or hold a digit and lead to objects; or if at least two lead to objects that all
     have the same fields.
     """
-    keys, inner = [str(key) for key in value], list(value.values())
-    if len(keys) > _MOST_NAMES or 2 * sum(map(is_field, value)) < len(keys) or any("@" in key[1:] for key in keys):
+    max_fields = 96
+    keys = [str(key) for key in value]
+    fields = [key for key in value if is_field(key)]
+    if len(keys) > max_fields or 2 * len(fields) < len(keys):
         return True
-    objects = all(isinstance(each, Mapping) and each for each in inner)
-    if all((_DIGIT.search if objects else _SHORT_ID.fullmatch)(key) for key in keys):
+    if any("@" in key[1:] for key in keys):
         return True
-    return objects and len(keys) > 1 and all(each.keys() == inner[0].keys() for each in inner)
+    rows = list(value.values())
+    leads_to_objects = all(isinstance(row, Mapping) and row for row in rows)
+    short_id = _DIGIT.search if leads_to_objects else _SHORT_ID.fullmatch
+    if all(short_id(key) for key in keys):
+        return True
+    return leads_to_objects and len(keys) > 1 and all(row.keys() == rows[0].keys() for row in rows)
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping) and value and depth < MAX_DEPTH:
-        if is_table(value):
-            for inner in list(value.values())[:_ROWS]:
-                yield from _walk(inner, f"{path}[]", depth + 1)
-            return
+    """Yield path and JSON type of the values in a result."""
+    max_rows = 5  # of a list or a table
+    is_container = isinstance(value, (Mapping, list, tuple)) and len(value) > 0
+    if not is_container or depth >= MAX_DEPTH:
+        yield path, type_of(value)
+    elif isinstance(value, Mapping) and not is_table(value):
         for key, inner in value.items():
             if is_field(key):
                 yield from _walk(inner, f"{path}.{key}" if path else key, depth + 1)
-    elif isinstance(value, (list, tuple)) and value and depth < MAX_DEPTH:
-        for inner in value[:_ROWS]:
-            yield from _walk(inner, f"{path}[]", depth + 1)
     else:
-        yield path, type_of(value)
+        rows = value.values() if isinstance(value, Mapping) else value
+        for inner in islice(rows, max_rows):
+            yield from _walk(inner, f"{path}[]", depth + 1)

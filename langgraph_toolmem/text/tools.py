@@ -19,18 +19,9 @@ from langgraph_toolmem.text.words import STOP_WORDS, stem, telling_stems, words
 MAX_CHARS: Final = 4000
 """Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
 MAX_PARAMETERS: Final = 100
-EMBEDDED_CHARS: Final = 1000
-"""Characters of the text that an embedder gets."""
-LEAST_SPLIT: Final = 6
-"""Letters from which a word may be several."""
-LONGEST_SPLIT: Final = 48
-SHORTEST_PIECE: Final = 3
-LONGEST_PIECE: Final = 14
-USES: Final = 3
-"""Tools that use a word, at least, for it to be a piece of others."""
-_SMALL: Final = frozenset({"by", "id", "of", "in", "to"})
+MANY_TOOLS: Final = 3
+"""Tools that must use a word for it to be a piece of others, or a sentence for it to be left out."""
 _SENTENCE = re.compile(SENTENCE_END)
-_JOINTS: Final = ("/", "::", ":", "__", ".")
 
 
 def kit_name(spec: Described) -> str:
@@ -40,18 +31,21 @@ def kit_name(spec: Described) -> str:
     """
     if spec.toolkit:
         return spec.toolkit
-    parted = (spec.name.rpartition(joint) for joint in _JOINTS)
-    return next((before for before, found, after in parted if found and before and after), "")
+    for joint in ("/", "::", ":", "__", "."):
+        kit, _, tool = spec.name.rpartition(joint)
+        if kit and tool:
+            return kit
+    return ""
 
 
 def kit_of(spec: Described) -> str:
-    """Return the identity of a toolkit, "" if the tool is on its own: equal names in two categories are two."""
+    """Return the identity of a toolkit, "" if the tool is on its own: equal names in two categories differ."""
     name = kit_name(spec)
     return f"{spec.category}\n{name}" if name else ""
 
 
 class Fields(NamedTuple):
-    """The stems of a tool, without words that any text has, in order and with repetition."""
+    """The stems of a tool, without stop words, in order and with repetition."""
 
     name: tuple[str, ...]
     description: tuple[str, ...]
@@ -63,11 +57,11 @@ class Fields(NamedTuple):
 
 
 class Wording:
-    """The words of a catalogue of tools, by which glued ones can be split."""
+    """The words of a catalogue of tools, which show where a glued word can be split."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
-        self._said: Counter[str] = Counter()  # sentences of descriptions
+        self._sentences: Counter[str] = Counter()
         self.pieces = cached(mebibytes=8)(self._pieces)
         self.identifier = cached(mebibytes=8)(self._identifier)
 
@@ -78,87 +72,111 @@ class Wording:
         self._count(spec, -1)
 
     def _count(self, spec: Described, sign: int) -> None:
-        words_of = {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
-        self._uses.update(dict.fromkeys(words_of, sign))
-        self._said.update(dict.fromkeys(_sentences(spec), sign))
+        used = {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
+        self._uses.update(dict.fromkeys(used, sign))
+        self._sentences.update(dict.fromkeys(_sentences(spec), sign))
         self.pieces.cache_clear()
         self.identifier.cache_clear()
 
     def fields(self, spec: Described) -> Fields:
-        """Return what is searched of a tool. The words of its toolkit are not counted again in its name."""
+        """Return the searchable stems of a tool. The words of its toolkit are not counted again in its name."""
         toolkit = self.identifier(kit_name(spec))
-        shared = set(toolkit)
-        names = list(spec.properties)[:MAX_PARAMETERS]
-        said = (spec.properties[name].get("description") for name in names)
+        in_toolkit = set(toolkit)
+        parameters: list[str] = []
+        descriptions: list[str] = []
+        for name in list(spec.properties)[:MAX_PARAMETERS]:
+            parameters += self.identifier(name)
+            description = spec.properties[name].get("description")
+            if isinstance(description, str):
+                descriptions.append(description)
         return Fields(
-            name=tuple(word for word in self.identifier(spec.name) if word not in shared),
+            name=tuple([word for word in self.identifier(spec.name) if word not in in_toolkit]),
             description=tuple(telling_stems(spec.description[:MAX_CHARS])),
-            parameters=tuple(word for name in names for word in self.identifier(name)),
-            described=tuple(telling_stems(" ".join(text for text in said if isinstance(text, str))[:MAX_CHARS])),
+            parameters=tuple(parameters),
+            described=tuple(telling_stems(" ".join(descriptions)[:MAX_CHARS])),
             toolkit=toolkit,
             category=tuple(telling_stems(f"{spec.category} {names_in(spec.route)}")),
         )
 
     def _identifier(self, text: str) -> tuple[str, ...]:
-        """Return the stems of an identifier; a glued word is there as a whole and in its pieces."""
-        pieces = (piece for word in words(text) for piece in self.pieces(word))
-        return (*telling_stems(text), *(stem(piece) for piece in pieces if piece not in STOP_WORDS))
+        """Return the stems of an identifier; a glued word is included as a whole and in its pieces."""
+        stems = telling_stems(text)
+        for word in words(text):
+            for piece in self.pieces(word):
+                if piece not in STOP_WORDS:
+                    stems.append(stem(piece))
+        return tuple(stems)
 
     def own_words(self, spec: Described) -> str:
-        """Return the description without the sentences that USES tools or more share; all of it if none is left.
+        """Return the description without sentences of MANY_TOOLS or more tools; all of it if none is left.
 
         Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
         tools alike.
         """
-        own = [sentence for sentence in _sentences(spec) if self._said[sentence] < USES]
-        return " ".join(own or _sentences(spec))
+        sentences = _sentences(spec)
+        own = [sentence for sentence in sentences if self._sentences[sentence] < MANY_TOOLS]
+        return " ".join(own or sentences)
 
     def plain(self, text: str) -> str:
         """Return an identifier as words."""
-        return " ".join(" ".join(self.pieces(word)) or word for word in words(text))
+        plain: list[str] = []
+        for word in words(text):
+            plain += self.pieces(word) or (word,)
+        return " ".join(plain)
 
     def _pieces(self, word: str) -> tuple[str, ...]:
-        """Return the words that a glued one consists of; nothing if it is one word.
+        """Return the words that a glued word consists of; nothing if it is one word.
 
-        The fewest known words that make it up, each used by more tools than the glued one.
+        They are the fewest known words that make it up, each used by more tools than the glued word.
         """
-        if not (LEAST_SPLIT <= len(word) <= LONGEST_SPLIT and word.isascii() and word.isalpha()):
+        shortest, longest, longest_piece = 6, 48, 14  # letters
+        if not (shortest <= len(word) <= longest and word.isascii() and word.isalpha()):
             return ()
-        least = max(USES, self._uses[word] + 1)
-        best: list[tuple[int, tuple[str, ...]] | None] = [(0, ())] + [None] * len(word)
+        least_uses = max(MANY_TOOLS, self._uses[word] + 1)
+        # The cheapest way to split word[:end], by `end`.
+        best: list[_Split | None] = [_Split(0, ())] + [None] * len(word)
         for end in range(2, len(word) + 1):
-            for start in range(max(0, end - LONGEST_PIECE), end - 1):
+            for start in range(max(0, end - longest_piece), end - 1):
                 before = best[start]
                 piece = word[start:end]
-                if before is None or len(piece) == len(word):
+                if before is None or len(piece) == len(word) or not self._is_piece(piece, least_uses):
                     continue
-                if not (piece in _SMALL if len(piece) < SHORTEST_PIECE else self._uses[piece] >= least):
-                    continue
-                cost = before[0] + (1 if len(piece) > SHORTEST_PIECE else 3)
-                reached = best[end]
-                if reached is None or cost < reached[0]:
-                    best[end] = (cost, (*before[1], piece))
-        last = best[len(word)]
-        return last[1] if last else ()
+                # Three letters are a word by chance more often than more letters are.
+                cost = before.cost + (3 if len(piece) <= 3 else 1)
+                known = best[end]
+                if known is None or cost < known.cost:
+                    best[end] = _Split(cost, (*before.pieces, piece))
+        whole = best[len(word)]
+        return whole.pieces if whole is not None else ()
+
+    def _is_piece(self, piece: str, least_uses: int) -> bool:
+        if len(piece) < 3:
+            return piece in ("by", "id", "of", "in", "to")
+        return self._uses[piece] >= least_uses
+
+
+class _Split(NamedTuple):
+    cost: int
+    pieces: tuple[str, ...]
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:
-    """Return what an embedder gets of a tool."""
+    """Return the text of a tool for an embedder: its name in words, description, parameters and category."""
+    max_chars = 1000
+    name = wording.plain(spec.name)
     kit = kit_name(spec)
-    own = wording.plain(spec.name)
-    parts = [
-        f"{kit}: {_without(own, wording.plain(kit))}" if kit else own,
-        wording.own_words(spec),
-        ", ".join(list(spec.properties)[:MAX_PARAMETERS]),
-        spec.category,
-    ]
-    return ". ".join(part for part in parts if part)[:EMBEDDED_CHARS]
+    if kit:
+        name = f"{kit}: {_without(name, wording.plain(kit))}"
+    parameters = ", ".join(list(spec.properties)[:MAX_PARAMETERS])
+    parts = [name, wording.own_words(spec), parameters, spec.category]
+    return ". ".join([part for part in parts if part])[:max_chars]
 
 
 def _without(name: str, kit: str) -> str:
     """Return a tool's words without those of its toolkit, if any are left."""
-    known = set(kit.split())
-    return " ".join(word for word in name.split() if word not in known) or name
+    kit_words = set(kit.split())
+    own = [word for word in name.split() if word not in kit_words]
+    return " ".join(own) or name
 
 
 def _sentences(spec: Described) -> list[str]:
@@ -166,5 +184,5 @@ def _sentences(spec: Described) -> list[str]:
 
 
 def tool_text(spec: Described) -> str:
-    """Return what is searched of a tool: its name, its description, the names of its parameters."""
+    """Return the searchable text of a tool: its name, its description, the names of its parameters."""
     return f"{spec.name}. {spec.description.strip()} ({', '.join(spec.properties)})"
