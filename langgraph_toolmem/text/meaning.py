@@ -110,7 +110,6 @@ PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gend
 
 
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
-_FORMAT: Final = re.compile(r"\.(?:json|xml|csv)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +159,12 @@ def route_of(text: str) -> Route | None:
     method, _, path = text.partition(" ")
     if not path:
         return None
-    path = _FORMAT.sub("", path.split("?", 1)[0].rstrip("/"))
-    slots = {slot[1]: _SLOT.sub("{}", path[: slot.start()]).rstrip("/") for slot in _SLOT.finditer(path)}
+    path = path.split("?", 1)[0].rstrip("/")
+    path = re.sub(r"\.(?:json|xml|csv)$", "", path)
+    slots: dict[str, str] = {}
+    for slot in _SLOT.finditer(path):
+        before = path[: slot.start()]
+        slots[slot[1]] = _SLOT.sub("{}", before).rstrip("/")
     return Route(method, _SLOT.sub("{}", path), slots)
 
 
@@ -175,9 +178,7 @@ def names_in(text: str) -> str:
 
 
 Shape = Literal["scalar", "flag", "object"]
-_IE: Final = word_set("movies cookies calories zombies selfies series species rookies")
-_PIECES: Final = re.compile(r"[.:]")
-_SCAN: Final = 40  # words of a description that are looked at
+Role = Literal["from", "to", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class Meaning:
     """
 
     words: frozenset[str]
-    role: Literal["from", "to", ""] = ""
+    role: Role = ""
     shape: Shape = "scalar"
     vague: bool = False
     named: bool = True
@@ -207,63 +208,89 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         tool: name of the tool it belongs to.
         route: HTTP method and path of the tool, "" if it has none; its nouns count more than those of the name.
     """
-    path, described = leaf.path, leaf.description
-    levels = path.replace("[]", "").split(".")
+    levels = leaf.path.replace("[]", "").split(".")
     shape = _shape(leaf)
-    if (named := _named(levels[-1], shape)) is not None:
+    named = _named(levels[-1], shape)
+    if named is not None:
         return named
     levels = [level for level in levels if level]
-    own, role = _own_words(levels[-1] if levels else "")
-    way = route_of(route)
-    owner = (way and _resource_of_ids(way.path, own)) or tuple(filter(None, [entity_of(tool)]))
-    above = [_own_words(level)[0] for level in levels[:-1]]
-    if way is not None and path in way.slots:
-        above, owner = [], resource(way.slots[path]) or owner
-    places = [words_of for words_of in above if words_of]
-    if way is not None:  # a path says more than a description, and its nouns have several words
-        places, described = [owner, *places], ""
-    else:
-        places = [words_of[-1:] for words_of in places]
+    own: tuple[str, ...] = ()
+    role: Role = ""
+    if levels:
+        own, role = _own_words(levels[-1])
     heads = own or ("result",)
-    nouns = _generic_owner(heads, places, described, owner)
+    nouns = _generic_owner(heads, _surroundings(leaf, levels, own, tool, route_of(route)))
     if not nouns:
         return _shared(frozenset(heads), role, shape, True)
     kept = [head for head in heads if head != "name"]
     return _shared(frozenset((*nouns, *kept)), role, shape, False, False)
 
 
+class _Surroundings(NamedTuple):
+    """The words around a value with a generic name, which may say of what it is the id, name, count …
+
+    Attributes:
+        places: words of the levels above it, from the outermost.
+        description: its description, "" if a path says more.
+        owner: words of what its tool is about.
+    """
+
+    places: list[tuple[str, ...]]
+    description: str
+    owner: tuple[str, ...]
+
+
+def _surroundings(leaf: Leaf, levels: list[str], own: tuple[str, ...], tool: str, way: Route | None) -> _Surroundings:
+    above = [_own_words(level)[0] for level in levels[:-1]]
+    owner: tuple[str, ...] = ()
+    if way is not None:
+        owner = _resource_of_ids(way.path, own)
+    entity = entity_of(tool)
+    if not owner and entity:
+        owner = (entity,)
+    if way is None:
+        return _Surroundings([words_of[-1:] for words_of in above if words_of], leaf.description, owner)
+    if leaf.path in way.slots:
+        above = []
+        owner = resource(way.slots[leaf.path]) or owner
+    # A path says more than a description, and its nouns have several words.
+    return _Surroundings([owner, *[words_of for words_of in above if words_of]], "", owner)
+
+
 def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
-    """Return what the path of a bare id is about: the id of ``/messages/content`` is a message's."""
-    found, last = resource(path), path.rpartition("/")[2].lower()
-    is_part = GENERIC.issuperset(found) and last == "_".join(found)
-    if is_part and set(own) <= IDENTIFIERS:
-        return resource(path.rpartition("/")[0]) or found
-    return found
+    """Return the words of what the path of a bare id is about: the id of ``/messages/content`` is a message's."""
+    subject = resource(path)
+    parent, _, last = path.rpartition("/")
+    is_part = GENERIC.issuperset(subject) and last.lower() == "_".join(subject)
+    if is_part and IDENTIFIERS.issuperset(own):
+        return resource(parent) or subject
+    return subject
 
 
 @cached(mebibytes=8)
 def _named(name: str, shape: Shape) -> Meaning | None:
-    """Return the meaning of a value whose name says of what it is; None if the name is generic."""
+    """Return the meaning of a value with a specific name; None if the name is generic."""
     own, role = _own_words(name)
     if not own or GENERIC.issuperset(own):
         return None
-    kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
+    kept = tuple([word for word in own if word != "name"]) or own
     return _shared(frozenset(kept), role, shape)
 
 
 _shared = cached(mebibytes=8)(Meaning)  # thousands of values mean the same
 
 
-def _generic_owner(
-    heads: Sequence[str], places: Sequence[tuple[str, ...]], described: str, owner: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return of what it is the id or name: the level above it, else what its description says, else its tool's noun."""
-    for nouns in reversed(places):
+def _generic_owner(heads: Sequence[str], around: _Surroundings) -> tuple[str, ...]:
+    """Return the owner of an id or name: the level above it, a noun of its description, or its tool's noun."""
+    for nouns in reversed(around.places):
         if not GENERIC.issuperset(nouns):
             return nouns
-    if word := _noun_in(described, heads[-1]):
-        return (word,)
-    return owner if not set(owner) <= set(heads) else ()
+    noun = _noun_in(around.description, heads[-1])
+    if noun:
+        return (noun,)
+    if set(around.owner) <= set(heads):
+        return ()
+    return around.owner
 
 
 @cached(mebibytes=8)
@@ -276,19 +303,27 @@ def resource(path: str) -> tuple[str, ...]:
     (('user',), ('route',), ('upload',))
     """
     for part in reversed(path.split("/")):
-        pieces = [] if "{}" in part or _means_caller(part) else _PIECES.split(part)
-        if not pieces:
+        if "{}" in part or _means_caller(part):
             continue
-        said = canonical(pieces[-1])
-        if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
-            of = said[1:] if said[:1] and said[0] in VERBS else ()
-            said = of or canonical(pieces[-2])
-        elif len(said) > 1 and said[0] in _PATH_VERBS:  # change-status: the status of what is in front of it
-            said = said[1:] if not GENERIC.issuperset(said[1:]) else ()
-        is_plural = len(said) == 1 and pieces[-1].lower() == f"{said[0]}s"  # an upload, not to upload
-        if said and (is_plural or not _PATH_VERBS.issuperset(said)):
-            return said
+        pieces = re.split("[.:]", part)
+        nouns = _nouns_of_part(pieces)
+        is_plural = len(nouns) == 1 and pieces[-1].lower() == f"{nouns[0]}s"  # an upload, not to upload
+        if nouns and (is_plural or not _PATH_VERBS.issuperset(nouns)):
+            return nouns
     return ()
+
+
+def _nouns_of_part(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of one part of a path, without its verb."""
+    last = canonical(pieces[-1])
+    if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
+        objects = last[1:] if last and last[0] in VERBS else ()
+        return objects or canonical(pieces[-2])
+    if len(last) > 1 and last[0] in _PATH_VERBS:
+        objects = last[1:]
+        # change-status: the status of the part before it
+        return () if GENERIC.issuperset(objects) else objects
+    return last
 
 
 _PATH_VERBS: Final = STRICT_VERBS | {"bulk"}
@@ -300,20 +335,33 @@ def _means_caller(part: str) -> bool:
 
 
 @cached(mebibytes=8)
-def _own_words(name: str) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
+def _own_words(name: str) -> tuple[tuple[str, ...], Role]:
     """Return the words of a name that carry its meaning, and its role."""
-    found = canonical(name)
-    role: Literal["from", "to", ""] = ""
-    left: list[str] = []
-    for word in found:
-        side: Literal["from", "to", ""] = "from" if word in FROM else "to" if word in TO else ""
-        if side and word != found[-1]:
+    all_words = canonical(name)
+    role: Role = ""
+    own: list[str] = []
+    for word in all_words:
+        side = _side_of(word)
+        if side and word != all_words[-1]:
             role = role or side
         else:
-            left.append(word)
-    if len(left) > 1:
-        left = [word for word in left if word not in NOISE and (len(word) > 1 or not word.isascii())] or left
-    return tuple(dict.fromkeys(left)) or found, role
+            own.append(word)
+    if len(own) > 1:
+        own = [word for word in own if not _is_noise(word)] or own
+    return tuple(dict.fromkeys(own)) or all_words, role
+
+
+def _side_of(word: str) -> Role:
+    if word in FROM:
+        return "from"
+    if word in TO:
+        return "to"
+    return ""
+
+
+def _is_noise(word: str) -> bool:
+    """Return True for a word that says nothing next to others; one Chinese character is a word, one letter is not."""
+    return word in NOISE or (len(word) == 1 and word.isascii())
 
 
 @cached(mebibytes=8)
@@ -332,8 +380,11 @@ def singular(word: str) -> str:
     if len(word) < 4 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is", "news")):
         return word
     if word.endswith("ies"):
-        return word[:-1] if len(word) < 5 or word in _IE else word[:-3] + "y"
-    return word[:-2] if word.endswith(("sses", "ches", "shes", "xes", "zes")) else word[:-1]
+        keeps_ie = word in ("movies", "cookies", "calories", "zombies", "selfies", "series", "species", "rookies")
+        return word[:-1] if keeps_ie or len(word) < 5 else word[:-3] + "y"
+    if word.endswith(("sses", "ches", "shes", "xes", "zes")):
+        return word[:-2]
+    return word[:-1]
 
 
 @cached(mebibytes=8)
@@ -343,46 +394,58 @@ def entity_of(tool: str) -> str:
     >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
     ['order', 'contact', 'book', '']
     """
-    found = list(canonical(tool))
-    end = next((i for i, word in enumerate(found) if i and word in PREPOSITIONS), len(found))
-    found = found[:end]
-    while found and found[-1] in STRICT_VERBS and len(found) > 1:
-        found.pop()
-    after = -1
-    for index, word in enumerate(found[:-1]):
+    phrase: list[str] = []
+    for word in canonical(tool):
+        if phrase and word in PREPOSITIONS:
+            break
+        phrase.append(word)
+    while len(phrase) > 1 and phrase[-1] in STRICT_VERBS:
+        phrase.pop()
+    after_verb = 0
+    for index, word in enumerate(phrase[:-1]):
         # After a verb, "order" and "list" are nouns.
-        if word in STRICT_VERBS or (after < 0 and word in VERBS):
-            after = index
-    no_nouns = NOISE | STRICT_VERBS | GENERIC
-    return next((word for word in reversed(found[after + 1 :]) if word not in no_nouns and len(word) > 1), "")
+        if word in STRICT_VERBS or (after_verb == 0 and word in VERBS):
+            after_verb = index + 1
+    for word in reversed(phrase[after_verb:]):
+        if len(word) > 1 and word not in _NO_ENTITIES:
+            return word
+    return ""
+
+
+_NO_ENTITIES: Final = NOISE | STRICT_VERBS | GENERIC
 
 
 @cached(mebibytes=8)
 def verb_of(tool: str) -> str:
     """Return the first verb in a tool's name; "" if there is none."""
-    return next((word for word in canonical(tool) if word in VERBS), "")
+    for word in canonical(tool):
+        if word in VERBS:
+            return word
+    return ""
 
 
 @cached(mebibytes=8)
 def _noun_in(description: str, head: str) -> str:
-    """Return of what a description calls something the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
+    """Return the owner of a `head` in a description: the visitor in "ID of the visitor" and "the visitor's ID"."""
     # "'s" falls into a piece of its own, which is no word.
-    said = [word for word in canonical_words(words(description)[:_SCAN]) if word != "s"]
+    max_words = 40
+    said = [word for word in canonical_words(words(description)[:max_words]) if word != "s"]
     for index, word in enumerate(said):
         if word != head:
             continue
-        if index + 1 < len(said) and said[index + 1] in ("of", "for"):
-            found = _first_noun(said[index + 2 : index + 8])
+        if said[index + 1 : index + 2] in (["of"], ["for"]):
+            noun = _first_noun(said[index + 2 : index + 8])
         else:
-            found = _first_noun(said[max(0, index - 1) : index])
-        if found:
-            return found
+            noun = _first_noun(said[max(0, index - 1) : index])
+        if noun:
+            return noun
     return ""
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
     """Return words that are split already: singular, one spelling each."""
-    return [ALIASES.get(word, word) for word in map(singular, plain)]
+    singulars = [singular(word) for word in plain]
+    return [ALIASES.get(word, word) for word in singulars]
 
 
 def _first_noun(said: Sequence[str]) -> str:
@@ -401,6 +464,8 @@ def _shape(leaf: Leaf) -> Shape:
         return "object"
     return "scalar"
 
+
+# --- ports ---
 
 MAX_INPUTS = 64
 MAX_OUTPUTS = 40
@@ -465,16 +530,19 @@ def outputs_of(
     for path, types in (observed or {}).items():
         if path not in ports:
             ports[path] = _port(spec, Leaf(path, frozenset(types)), "out")
-    way, said = route_of(spec.route), frozenset[str]()
+    way = route_of(spec.route)
     lists = way is not None and way.lists and not any("[]" in path for path in ports)
-    if lists or all(_says_nothing(port) for port in ports.values()):
-        said = _implied_by(declared, spec)
+    if "id" in ports or not (lists or all(_says_nothing(port) for port in ports.values())):
+        return tuple(ports.values())
+    implied = _implied_by(declared, spec)
+    if not implied:
+        return tuple(ports.values())
     # What takes an id does not find it; a list takes ids as filters.
-    if said and "id" not in ports:
-        taken = () if lists else inputs_of(spec) if inputs is None else inputs
-        if any(port.meaning.words == said for port in (*ports.values(), *taken)):
-            return tuple(ports.values())
-        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, named=False))
+    taken: Iterable[Port] = ()
+    if not lists:
+        taken = inputs_of(spec) if inputs is None else inputs
+    if not any(port.meaning.words == implied for port in (*ports.values(), *taken)):
+        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(implied, named=False))
     return tuple(ports.values())
 
 
@@ -491,8 +559,13 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
         meaning = meaning_of(leaf, spec.name, spec.route)
         if meaning.named and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
-    way, entity = route_of(spec.route), entity_of(spec.name)
-    owner = resource(way.path) if way is not None else [entity] if entity and verb_of(spec.name) else ()
+    way = route_of(spec.route)
+    entity = entity_of(spec.name)
+    owner: tuple[str, ...] = ()
+    if way is not None:
+        owner = resource(way.path)
+    elif entity and verb_of(spec.name):
+        owner = (entity,)
     return frozenset({*owner, "id"}) if owner else frozenset()
 
 
