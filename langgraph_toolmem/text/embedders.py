@@ -327,6 +327,8 @@ def description_similarity(embedder: Embedder, specs: Mapping[str, Described]) -
     def similarity(thought: str, tool: str) -> float:
         if tool not in texts:
             return 0.0
-        return sum(map(mul, vector(thought), vector(texts[tool])))  # vectors have length 1: the product is the cosine
+        products = map(mul, vector(thought), vector(texts[tool]))
+        cosine: float = sum(products)  # the vectors have length 1
+        return cosine
 
     return similarity
