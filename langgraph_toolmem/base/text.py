@@ -76,9 +76,15 @@ def _random_looking(body: str) -> bool:
     if not _RANDOM.fullmatch(body) or digits == 0:
         return False
     # Random letters and digits change class (lower, upper, digit) at most places; words do not.
-    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in body if c.isalnum()]
-    changes = sum(a != b for a, b in itertools.pairwise(classes))
+    classes = [_class_of(char) for char in body if char.isalnum()]
+    changes = sum(first != second for first, second in itertools.pairwise(classes))
     return len(set(classes)) == 3 and changes >= 6 and changes >= 0.35 * len(classes)
+
+
+def _class_of(char: str) -> str:
+    if char.isdigit():
+        return "digit"
+    return "upper" if char.isupper() else "lower"
 
 
 def shortened(text: str, limit: int) -> str:
@@ -105,7 +111,13 @@ def as_text(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Return the text on one line, safe for a terminal and for XML: control characters become space or U+FFFD."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+    return "".join([_printable_char(char) for char in text])
+
+
+def _printable_char(char: str) -> str:
+    if char.isprintable():
+        return char
+    return " " if char.isspace() else "\ufffd"
 
 
 _MARKS = str.maketrans({"<": "‹", ">": "›", "`": "'", '"': "”", "\\": "/"})
