@@ -8,6 +8,7 @@ import shlex
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +19,6 @@ from langgraph_toolmem.cli.terminal import progress, say, table
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
-
-
-SECONDS_PER_CALL = 1.0
 
 
 def demo(
@@ -47,45 +45,83 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     with progress("requests", 2 * tasks, show=True) as update:
         number = count(1)
-        work: dict[str, Any] = {"tasks": requests, "office": office, "done": lambda _: update(next(number))}
+
+        def done(_outcome: Any) -> None:
+            update(next(number))
+
+        work: dict[str, Any] = {"tasks": requests, "office": office, "done": done}
         alone = scene.run_tasks(scene.scripted_model(), **work)
         how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia()], "namespace": ("toolmem", "{user_id}")}
         with ToolMemory(folder / "memory", **how) as memory:
             helped = scene.run_tasks(scene.scripted_model(), memory=memory, **work)
             report, view = memory.report(), memory.view()
-    asked = {each.task.id: _changes(each.messages, changing) for each in alone}
-    rows = []
-    before = sum(each.llm_calls for each in alone)
-    for name, outcomes in (("without", alone), ("with", helped)):
-        calls, made, right = (sum(getattr(each, of) for each in outcomes) for of in ("llm_calls", "shortcuts", "right"))
-        unasked = sum((_changes(each.messages, changing) - asked[each.task.id]).total() for each in outcomes)
-        seconds = SECONDS_PER_CALL * calls + sum(each.seconds for each in outcomes)
-        rows.append(
-            (name, f"{calls:,}", f"{before - calls:,}", str(unasked), f"{seconds:,.0f} s", f"{right} of {tasks}")
-        )
-    lines = (
-        json.dumps({"thread_id": each.task.id, "messages": convert_to_openai_messages(each.messages)}) for each in alone
-    )
-    (log := folder / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    asked = {outcome.task.id: _changes(outcome.messages, changing) for outcome in alone}
+    without, with_memory = _Total(), _Total()
+    for total, outcomes in ((without, alone), (with_memory, helped)):
+        for outcome in outcomes:
+            changes = _changes(outcome.messages, changing)
+            total.add(outcome, unasked=(changes - asked[outcome.task.id]).total())
+    saved = without.calls - with_memory.calls
+    rows = [without.row("without", 0, tasks), with_memory.row("with", saved, tasks)]
+    log = folder / "runs.jsonl"
+    with log.open("w", encoding="utf-8") as file:
+        for outcome in alone:
+            run = {"thread_id": outcome.task.id, "messages": convert_to_openai_messages(outcome.messages)}
+            file.write(json.dumps(run) + "\n")
 
     columns = ("memory", "model calls", "saved", "unasked", "time", "done right")
     table(f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows)
     say("Unasked: changes that the run without a memory does not make.")
-    if (extra := made - (before - calls)) > 0:
-        say(f"The memory made {made:,} calls without the model; {extra} of them, look-ups all, were in vain.")
+    made, in_vain = with_memory.shortcuts, with_memory.shortcuts - saved
+    if in_vain > 0:
+        say(f"The memory made {made:,} calls without the model; {in_vain} of them, look-ups all, were in vain.")
     say("Time: one second for each model call, and the measured time of tools, graph and memory.")
     say("\n".join(report.lines()))
-    reads = " ".join(f"--reads {name}" for name in specs if name not in changing)  # a log does not say what only reads
+    # a log does not say what only reads
+    reads = " ".join([f"--reads {name}" for name in specs if name not in changing])
     say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))} {reads}")
-    shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
-    (page := folder / "report.html").write_text(shown_as, encoding="utf-8")
+    page = folder / "report.html"
+    page.write_text(render_page(report, view, title="toolmem demo", generated=time.time()), encoding="utf-8")
     say(f"What the memory did, as a page: {page.resolve()}")
     say("With your logs: toolmem replay your.jsonl --reads NAME, for each tool that only looks something up")
 
 
+@dataclass(slots=True)
+class _Total:
+    """Sums over the runs of one side of the comparison."""
+
+    calls: int = 0
+    shortcuts: int = 0
+    right: int = 0
+    unasked: int = 0
+    seconds: float = 0.0
+
+    def add(self, outcome: Any, *, unasked: int) -> None:
+        self.calls += outcome.llm_calls
+        self.shortcuts += outcome.shortcuts
+        self.right += outcome.right
+        self.unasked += unasked
+        self.seconds += outcome.seconds + outcome.llm_calls  # one second for each model call
+
+    def row(self, name: str, saved: int, tasks: int) -> tuple[str, ...]:
+        return (
+            name,
+            f"{self.calls:,}",
+            f"{saved:,}",
+            str(self.unasked),
+            f"{self.seconds:,.0f} s",
+            f"{self.right} of {tasks}",
+        )
+
+
 def _changes(messages: list[BaseMessage], changing: set[str]) -> Counter[str]:
-    calls = [call for each in messages for call in getattr(each, "tool_calls", ()) if call["name"] in changing]
-    return Counter(json.dumps([call["name"], call["args"]], sort_keys=True) for call in calls)
+    """Count the calls of changing tools, by tool and arguments."""
+    changes = Counter[str]()
+    for message in messages:
+        for call in getattr(message, "tool_calls", ()):
+            if call["name"] in changing:
+                changes[json.dumps([call["name"], call["args"]], sort_keys=True)] += 1
+    return changes
 
 
 def _office() -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import MissingExtraError
@@ -26,19 +27,14 @@ def explain(memory: ToolMemory, request: str, user_id: str | None) -> dict[str, 
         JSON values: ``next_call`` (as in stream events), ``next_tools``, ``tools``, ``plan``, ``runs``, ``steps``, and
         ``missing``: why a part has no answer, by its name.
     """
-    asked = [{"role": "user", "content": request}]
+    question = _Question(memory, request, user_id)
     parts: dict[str, Callable[[], Any]] = {
-        "next_call": lambda: memory.inertia.explain(asked, user_id=user_id).to_event(),
-        "next_tools": lambda: list(map(asdict, memory.sit.suggest(asked, k=MOST, user_id=user_id))),
-        "tools": lambda: [
-            {"tool": hit.name, "score": hit.score} for hit in memory.navigator.search(request, k=MOST, user_id=user_id)
-        ],
-        "plan": lambda: memory.navigator.plan(request, k=1, budget=BUDGET, user_id=user_id).to_dict(),
-        "runs": lambda: [
-            {"score": found.score, "evidence": found.evidence, "entry": found.entry.to_dict()}
-            for found in memory.entries.ranked(request, user_id=user_id)
-        ],
-        "steps": lambda: list(_steps(memory, request, user_id)),
+        "next_call": question.next_call,
+        "next_tools": question.next_tools,
+        "tools": question.tools,
+        "plan": question.plan,
+        "runs": question.runs,
+        "steps": question.steps,
     }
     found: dict[str, Any] = {"request": request, "missing": {}}
     for name, ask in parts.items():
@@ -48,6 +44,37 @@ def explain(memory: ToolMemory, request: str, user_id: str | None) -> dict[str, 
             found[name] = None
             found["missing"][name] = str(error)
     return found
+
+
+class _Question:
+    """A request that each method is asked about; the answers are JSON values."""
+
+    def __init__(self, memory: ToolMemory, request: str, user_id: str | None) -> None:
+        self._memory, self._request, self._user_id = memory, request, user_id
+        self._messages = [{"role": "user", "content": request}]
+
+    def next_call(self) -> Any:
+        return self._memory.inertia.explain(self._messages, user_id=self._user_id).to_event()
+
+    def next_tools(self) -> Any:
+        hints = self._memory.sit.suggest(self._messages, k=MOST, user_id=self._user_id)
+        return [asdict(hint) for hint in hints]
+
+    def tools(self) -> Any:
+        hits = self._memory.navigator.search(self._request, k=MOST, user_id=self._user_id)
+        return [{"tool": hit.name, "score": hit.score} for hit in hits]
+
+    def plan(self) -> Any:
+        return self._memory.navigator.plan(self._request, k=1, budget=BUDGET, user_id=self._user_id).to_dict()
+
+    def runs(self) -> Any:
+        runs = []
+        for run in self._memory.entries.ranked(self._request, user_id=self._user_id):
+            runs.append({"score": run.score, "evidence": run.evidence, "entry": run.entry.to_dict()})
+        return runs
+
+    def steps(self) -> Any:
+        return list(_steps(self._memory, self._request, self._user_id))
 
 
 def _steps(memory: ToolMemory, request: str, user_id: str | None) -> Iterator[dict[str, Any]]:
@@ -72,14 +99,16 @@ def show_explanation(found: dict[str, Any]) -> None:
         say(f"Not looked at: {why}")
     if found["next_call"] is not None:
         _show("Next call", _next_call(found["next_call"]))
-    _show("Next tools, as past runs went on", (f"{e['tool']}: {e['evidence']}" for e in found["next_tools"] or ()))
-    _show("Tools for the request", (f"{e['tool']} ({e['score']:.2f})" for e in found["tools"] or ()))
+    _show(
+        "Next tools, as past runs went on", [f"{hit['tool']}: {hit['evidence']}" for hit in found["next_tools"] or ()]
+    )
+    _show("Tools for the request", [f"{hit['tool']} ({hit['score']:.2f})" for hit in found["tools"] or ()])
     _show("Plan", _plan(found["plan"]))
-    _show("Past runs", (line for each in found["runs"] or () for line in _run(each)))
-    _show("Steps of past runs", (line for each in found["steps"] or () for line in _step(each)))
+    _show("Past runs", chain.from_iterable(map(_run, found["runs"] or ())))
+    _show("Steps of past runs", chain.from_iterable(map(_step, found["steps"] or ())))
 
 
-def _show(title: str, lines: Iterator[str]) -> None:
+def _show(title: str, lines: Iterable[str]) -> None:
     said = list(lines)
     say(title, style="bold")
     for line in said or ["nothing"]:
@@ -89,31 +118,45 @@ def _show(title: str, lines: Iterator[str]) -> None:
 def _next_call(decision: dict[str, Any]) -> Iterator[str]:
     proposal = decision["proposal"]
     if proposal is not None:
-        given = ", ".join(f"{name}={value!r}" for name, value in proposal["args"].items())
+        given = ", ".join([f"{name}={value!r}" for name, value in proposal["args"].items()])
         yield f"{proposal['tool']}({given}), probability {proposal['confidence']:.2f}; {proposal['evidence']}"
-    yield f"{'without the model' if decision['decision'] == 'shortcut' else 'the model is asked'}: {decision['reason']}"
+    outcome = "without the model" if decision["decision"] == "shortcut" else "the model is asked"
+    yield f"{outcome}: {decision['reason']}"
 
 
 def _plan(plan: dict[str, Any] | None) -> Iterator[str]:
-    for chain in (plan or {}).get("chains", ()):
-        yield " → ".join(step["tool"] for step in chain["steps"])
-        for step in chain["steps"]:
-            for feed in step["feeds"]:
-                if feed["source"] == "step":
-                    yield f"  {step['tool']}.{feed['input']}: {feed['output'] or 'result'} of {feed['origin']}"
-        for ask in chain["asks"]:
+    for calls in (plan or {}).get("chains", ()):
+        yield " → ".join([step["tool"] for step in calls["steps"]])
+        for step in calls["steps"]:
+            yield from _feeds(step)
+        for ask in calls["asks"]:
             where = "nothing found gives it" if ask["system_value"] else "the user says it"
             yield f"  {ask['tool']}.{ask['input']}: {where}"
 
 
+def _feeds(step: dict[str, Any]) -> Iterator[str]:
+    for feed in step["feeds"]:
+        if feed["source"] == "step":
+            yield f"  {step['tool']}.{feed['input']}: {feed['output'] or 'result'} of {feed['origin']}"
+
+
 def _run(found: dict[str, Any]) -> Iterator[str]:
     entry = found["entry"]
-    score = entry["score"]
-    verdict = "not judged" if score is None else f"went {'well' if score >= 0.5 else 'wrong'} (score {score:g})"
-    yield f"{one_line(entry['query'])}: {verdict}"
+    calls = " → ".join([call["tool"] for call in entry["calls"]]) or "none"
+    yield f"{one_line(entry['query'])}: {_score_in_words(entry['score'])}"
     yield f"  relevant {found['score']:.2f}; {found['evidence']}"
-    yield f"  calls: {' → '.join(call['tool'] for call in entry['calls']) or 'none'}"
-    yield from (f"  {one_line(entry[name])}" for name in ("comment", "critique") if entry[name])
+    yield f"  calls: {calls}"
+    for text in (entry["comment"], entry["critique"]):
+        if text:
+            yield f"  {one_line(text)}"
+
+
+def _score_in_words(score: float | None) -> str:
+    if score is None:
+        return "not judged"
+    if score >= 0.5:
+        return f"went well (score {score:g})"
+    return f"went wrong (score {score:g})"
 
 
 def _step(found: dict[str, Any]) -> Iterator[str]:

@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import StorageError, install_extra
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.terminal import progress, say, table
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
@@ -28,41 +31,63 @@ _WRITERS: Final = {
     "critique": "critiques are written only by a memory whose method Entries has a critic: Entries(critic=...)",
     "wording": "atoms are worded only by a memory whose method Atoms has a model: Atoms(model=...)",
 }
-Found = tuple[str, str]
-"""("problem" or "note", its sentence without a full stop)."""
+
+
+class Finding(NamedTuple):
+    """A problem, or something worth knowing; `text` is its sentence without a full stop."""
+
+    kind: Literal["problem", "note"]
+    text: str
+
+
+def _problem(text: str) -> Finding:
+    return Finding("problem", text)
+
+
+def _note(text: str) -> Finding:
+    return Finding("note", text)
 
 
 def packages() -> list[dict[str, Any]]:
     """Return the packages that the installed distribution names, required ones first, each with its smallest extra."""
     from packaging.requirements import Requirement
 
-    def extra_of(requirement: str) -> str:
-        return requirement.partition("extra ==")[2].strip(" \"'")
+    described = dict[str, dict[str, Any]]()
+    for text in sorted(metadata.requires(DISTRIBUTION) or (), key=_extra_of):
+        need, extra = Requirement(text), _extra_of(text)
+        if extra not in _INTERNAL and need.name != DISTRIBUTION:
+            described[need.name] = _package(need, extra)
+    return list(described.values())
 
-    found = dict[str, dict[str, Any]]()
-    for text in sorted(metadata.requires(DISTRIBUTION) or (), key=extra_of):
-        need, extra = Requirement(text), extra_of(text)
-        if extra in _INTERNAL or need.name == DISTRIBUTION:
-            continue
-        try:
-            version = metadata.version(need.name)
-        except metadata.PackageNotFoundError:
-            version = None
-        install = f'pip install --upgrade ".{f"[{extra}]" if extra else ""}"'
-        problem = None
-        if version is None and not extra:
-            problem = f"{need.name} is not installed; in the checkout, type: {install}"
-        elif version is not None and not need.specifier.contains(version, prereleases=True):
-            problem = f"{need.name} {version} does not fit {need.specifier}; in the checkout, type: {install}"
-        found[need.name] = {
-            "name": need.name,
-            "needed": str(need.specifier),
-            "version": version,
-            "extra": extra,
-            "install": install,
-            "problem": problem,
-        }
-    return list(found.values())
+
+def _extra_of(requirement: str) -> str:
+    return requirement.partition("extra ==")[2].strip(" \"'")
+
+
+def _package(need: Requirement, extra: str) -> dict[str, Any]:
+    version = _version_of(need.name)
+    target = f".[{extra}]" if extra else "."
+    install = f'pip install --upgrade "{target}"'
+    problem = None
+    if version is None and not extra:
+        problem = f"{need.name} is not installed; in the checkout, type: {install}"
+    elif version is not None and not need.specifier.contains(version, prereleases=True):
+        problem = f"{need.name} {version} does not fit {need.specifier}; in the checkout, type: {install}"
+    return {
+        "name": need.name,
+        "needed": str(need.specifier),
+        "version": version,
+        "extra": extra,
+        "install": install,
+        "problem": problem,
+    }
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def examine(folder: Path | None) -> dict[str, Any]:
@@ -72,29 +97,25 @@ def examine(folder: Path | None) -> dict[str, Any]:
         JSON values; ``problems`` has a sentence for each problem that says what to do.
     """
     known = packages()
-    found: list[Found] = [("problem", each["problem"]) for each in known if each["problem"] is not None]
+    findings = [_problem(package["problem"]) for package in known if package["problem"] is not None]
     memory, size = None, 0
     if folder is None and not DEFAULT_FOLDER.is_dir():
-        found.append(("note", f"there is no {DEFAULT_FOLDER} here; name a memory with --memory FOLDER"))
+        findings.append(_note(f"there is no {DEFAULT_FOLDER} here; name a memory with --memory FOLDER"))
     else:
         folder = (folder or DEFAULT_FOLDER).absolute()
-        if not folder.exists():
-            found.append(("problem", f"there is no memory at {folder}; it is made when an agent first uses it"))
-        elif not folder.is_dir():
-            found.append(("problem", f"{folder} is a file; a memory is a folder"))
-        elif not os.access(folder, os.R_OK | os.X_OK):
-            text = f"{folder} cannot be read: give the agent's user its folder back (chown, chmod u+rwX)"
-            found.append(("problem", text))
+        obstacle = _obstacle(folder)
+        if obstacle:
+            findings.append(_problem(obstacle))
         else:
             from langgraph_toolmem.stores.events import inspect_folder
 
             memory, size = {**inspect_folder(folder), "jobs": _queue(folder)}, _size(folder)
-            found += [*_files(folder, memory), *_jobs(folder, memory["jobs"]), *_chroma(folder)]
-    problems, notes = ([text for kind, text in found if kind == wanted] for wanted in ("problem", "note"))
+            findings += [*_files(folder, memory), *_jobs(folder, memory["jobs"]), *_chroma(folder)]
+    problems = [finding.text for finding in findings if finding.kind == "problem"]
     return {
         "ok": not problems,
         "problems": problems,
-        "notes": notes,
+        "notes": [finding.text for finding in findings if finding.kind == "note"],
         "toolmem": __version__,
         "python": platform.python_version(),
         "packages": known,
@@ -104,70 +125,90 @@ def examine(folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
-    if (file := memory["snapshot"]) is not None and file["why"]:
-        yield (
-            "problem",
-            f"graph.pickle cannot be used: {file['why']}. The next opening renames it and uses the snapshot before it "
-            "with the event log; nothing is lost",
+def _obstacle(folder: Path) -> str:
+    """Return why a folder cannot be looked into, "" if it can."""
+    if not folder.exists():
+        return f"there is no memory at {folder}; it is made when an agent first uses it"
+    if not folder.is_dir():
+        return f"{folder} is a file; a memory is a folder"
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return f"{folder} cannot be read: give the agent's user its folder back (chown, chmod u+rwX)"
+    return ""
+
+
+def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
+    snapshot, events = memory["snapshot"], memory["events"]
+    if snapshot is not None and snapshot["why"]:
+        yield _problem(
+            f"graph.pickle cannot be used: {snapshot['why']}. The next opening renames it and uses the snapshot before "
+            "it with the event log; nothing is lost"
         )
-    if (file := memory["events"]) is not None and file["why"]:
-        yield (
-            "problem",
-            f"memory.db cannot be used: {file['why']}. If it is damaged, the next opening renames it and keeps the "
-            "rows that can be read",
-        )
-    if (file := memory["events"]) is not None and file["damaged"]:
-        numbers = ", ".join(map(str, file["damaged"][:MAX_NAMED]))
-        yield (
-            "problem",
-            f"memory.db has {count(len(file['damaged']), 'damaged event')} (number {numbers}"
-            f"{', ...' if len(file['damaged']) > MAX_NAMED else ''}), which the memory leaves out; the others are used",
-        )
+    if events is not None:
+        yield from _event_log(events)
     if _empty(folder / "memory.db"):
-        yield "problem", f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}"
+        yield _problem(f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}")
     for aside in memory["quarantined"]:
-        yield (
-            "problem",
+        yield _problem(
             f"{aside['file']} ({_words(aside['bytes'])}) could not be read and is quarantined; the memory "
-            "works without it. Move it away or delete it",
+            "works without it. Move it away or delete it"
         )
     if not os.access(folder, os.W_OK):
-        yield "problem", f"{folder} cannot be written to: a memory there learns in RAM only; make it writable"
-    if (left := shutil.disk_usage(folder).free) < LITTLE:
-        yield "problem", f"the disk of {folder} has {_words(left)} left: a memory there learns in RAM only; make room"
-    if memory["snapshot"] is None and memory["events"] is None:
-        yield "note", "nothing has been learned there yet"
+        yield _problem(f"{folder} cannot be written to: a memory there learns in RAM only; make it writable")
+    left = shutil.disk_usage(folder).free
+    if left < LITTLE:
+        yield _problem(f"the disk of {folder} has {_words(left)} left: a memory there learns in RAM only; make room")
+    if snapshot is None and events is None:
+        yield _note("nothing has been learned there yet")
 
 
-def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Found]:
-    if queue["why"]:
-        yield "problem", queue["why"]
-    if lost := queue["dead"]:
-        yield (
-            "problem",
-            f"jobs that failed too often: {_counted(lost)}. When the cause is gone, type: toolmem doctor --memory "
-            f"{folder} --retry",
+def _event_log(events: dict[str, Any]) -> Iterator[Finding]:
+    if events["why"]:
+        yield _problem(
+            f"memory.db cannot be used: {events['why']}. If it is damaged, the next opening renames it and keeps the "
+            "rows that can be read"
         )
-    if waits := queue["pending"]:
-        yield "note", f"jobs that wait for the next process that uses the memory: {_counted(waits)}"
-        yield from (("note", _WRITERS[each["kind"]]) for each in waits if each["kind"] in _WRITERS)
-    if failing := queue["failing"]:
-        yield "note", f"of these, tried without success: {_counted(failing)}"
+    damaged = events["damaged"]
+    if damaged:
+        numbers = ", ".join(map(str, damaged[:MAX_NAMED]))
+        if len(damaged) > MAX_NAMED:
+            numbers += ", ..."
+        yield _problem(
+            f"memory.db has {count(len(damaged), 'damaged event')} (number {numbers}), which the memory leaves out; "
+            "the others are used"
+        )
 
 
-def _chroma(folder: Path) -> Iterator[Found]:
+def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Finding]:
+    if queue["why"]:
+        yield _problem(queue["why"])
+    if queue["dead"]:
+        yield _problem(
+            f"jobs that failed too often: {_counted(queue['dead'])}. When the cause is gone, type: toolmem doctor "
+            f"--memory {folder} --retry"
+        )
+    if queue["pending"]:
+        yield _note(f"jobs that wait for the next process that uses the memory: {_counted(queue['pending'])}")
+    for group in queue["pending"]:
+        if group["kind"] in _WRITERS:
+            yield _note(_WRITERS[group["kind"]])
+    if queue["failing"]:
+        yield _note(f"of these, tried without success: {_counted(queue['failing'])}")
+
+
+def _chroma(folder: Path) -> Iterator[Finding]:
     from langgraph_toolmem.stores.chroma_repair import inspect
 
     if _empty(folder / "chroma/chroma.sqlite3"):  # Chroma would make it a new one
-        yield "problem", f"chroma/chroma.sqlite3 is empty: its texts are lost. {RESTORE}"
+        yield _problem(f"chroma/chroma.sqlite3 is empty: its texts are lost. {RESTORE}")
         return
     damage = inspect(folder)
     if damage is None:
-        yield "note", "another process writes to Chroma; its collections were not checked"
-    elif damage:
-        yield from (("problem", each) for each in damage)
-        yield "problem", f"to rebuild Chroma from its texts, type: toolmem doctor --memory {folder} --rebuild"
+        yield _note("another process writes to Chroma; its collections were not checked")
+        return
+    for text in damage:
+        yield _problem(text)
+    if damage:
+        yield _problem(f"to rebuild Chroma from its texts, type: toolmem doctor --memory {folder} --rebuild")
 
 
 def _empty(file: Path) -> bool:
@@ -183,24 +224,35 @@ def _queue(folder: Path) -> dict[str, Any]:
         rows = query_readonly(folder / NAME, "SELECT kind, dead, attempts, error FROM jobs")
     except StorageError as error:
         why = str(error)
-    waits, lost = ([row for row in rows or () if bool(row[1]) is dead] for dead in (False, True))
-    return {
-        "why": why,
-        "pending": _grouped((kind, "") for kind, *_ in waits),
-        "failing": _grouped((kind, error) for kind, _, attempts, error in waits if attempts),
-        "dead": _grouped((kind, error) for kind, _, _, error in lost),
-    }
+    pending: list[tuple[str, str]] = []
+    failing: list[tuple[str, str]] = []
+    dead: list[tuple[str, str]] = []
+    for kind, is_dead, attempts, error_text in rows or ():
+        if is_dead:
+            dead.append((kind, error_text))
+            continue
+        pending.append((kind, ""))
+        if attempts:
+            failing.append((kind, error_text))
+    return {"why": why, "pending": _grouped(pending), "failing": _grouped(failing), "dead": _grouped(dead)}
 
 
 def _grouped(jobs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-    return [{"kind": kind, "times": times, "error": error} for (kind, error), times in Counter(jobs).most_common()]
+    groups = []
+    for (kind, error), times in Counter(jobs).most_common():
+        groups.append({"kind": kind, "times": times, "error": error})
+    return groups
 
 
 def _counted(groups: list[dict[str, Any]]) -> str:
     """Return `critique: 3 (TimeoutError at …), write: 1`."""
-    return ", ".join(
-        f"{each['kind']}: {each['times']:,}" + (f" ({each['error']})" if each["error"] else "") for each in groups
-    )
+    texts = []
+    for group in groups:
+        text = f"{group['kind']}: {group['times']:,}"
+        if group["error"]:
+            text += f" ({group['error']})"
+        texts.append(text)
+    return ", ".join(texts)
 
 
 def retry(folder: Path) -> int:
@@ -210,7 +262,9 @@ def retry(folder: Path) -> int:
     from langgraph_toolmem.core.jobs import JobQueue
 
     with JobQueue(folder, now=time.time) as queue:
-        return 0 if queue.empty else queue.requeue()
+        if queue.empty:
+            return 0
+        return queue.requeue()
 
 
 def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) -> tuple[str, int]:
@@ -241,20 +295,25 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
 def show_health(found: dict[str, Any]) -> None:
     """Print the result of `examine`, problems last."""
     say(f"{DISTRIBUTION} {__version__} on Python {found['python']}")
-    rows = [
-        (each["name"], each["version"] or ("–" if each["extra"] else "missing"), each["needed"], each["extra"])
-        for each in found["packages"]
-    ]
+    rows = []
+    extras = set()
+    for package in found["packages"]:
+        version = package["version"]
+        if version is None:
+            version = "–" if package["extra"] else "missing"
+            extras.add(package["extra"])
+        rows.append((package["name"], version, package["needed"], package["extra"]))
+    extras.discard("")
     table("Packages", ("package", "installed", "needed", "extra"), rows, len(rows))
-    extras = {each["extra"] for each in found["packages"] if each["extra"] and each["version"] is None}
     if extras:
         say(f"{count(len(extras), 'extra')} not installed. {install_extra('NAME')}")
     say("")
     if found["folder"] is not None:
         say(f"Memory: {found['folder']}")
-    if (memory := found["memory"]) is not None:
-        parts = (_file(part, memory[part]) for part in ("snapshot", "events"))
-        say(f"On disk: {_words(found['bytes'])} ({'; '.join(parts)})")
+    memory = found["memory"]
+    if memory is not None:
+        snapshot, events = _file("snapshot", memory["snapshot"]), _file("events", memory["events"])
+        say(f"On disk: {_words(found['bytes'])} ({snapshot}; {events})")
     for note in found["notes"]:
         say(f"Note: {note}.")
     for problem in found["problems"]:
@@ -266,8 +325,11 @@ def show_health(found: dict[str, Any]) -> None:
 def _file(part: str, file: dict[str, Any] | None) -> str:
     if file is None:
         return f"no {part}"
-    rows = f" with {file['rows']:,} rows" if file.get("rows") is not None else ""
-    return f"{part} {_words(file['bytes'])}{rows}, {'NOT readable' if file['why'] else 'readable'}"
+    text = f"{part} {_words(file['bytes'])}"
+    if file.get("rows") is not None:
+        text += f" with {file['rows']:,} rows"
+    readable = "NOT readable" if file["why"] else "readable"
+    return f"{text}, {readable}"
 
 
 def _words(size: int) -> str:
