@@ -93,6 +93,8 @@ class ToolMemory(SharedByCopies):
         now: returns seconds since 1970.
         holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
             model's place. The memory learns in them too, and `report` compares (0.05 is a good share).
+        withhold: each hint is left out at random in this share of the episodes, once its method has shown
+            100 of them; hints that hurt, or do nothing, are no longer shown, and `report` says which. If 0, all stay.
         events: If True, write one custom stream event for each decision (``stream_mode="custom"``). If False, none.
         retention: age, a timedelta or seconds, from which requests, values, verdicts, entries, summaries and atoms are
             deleted in the background, daily. None: nothing is deleted.
@@ -122,6 +124,7 @@ class ToolMemory(SharedByCopies):
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         holdout: float = 0.0,
+        withhold: float = 0.1,
         events: bool = True,
         retention: timedelta | float | None = None,
     ) -> None:
@@ -144,6 +147,7 @@ class ToolMemory(SharedByCopies):
             read_only=read_only,
             now=now,
             holdout=holdout,
+            withhold=withhold,
             events=events,
             ages=retention is not None,
         )
@@ -352,6 +356,9 @@ class ToolMemory(SharedByCopies):
         core.log_and_continue("could not write the seconds of model calls", core.costs.flush)
         core.log_and_continue("could not read what other processes learned", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
+        on_trial = core.log_and_continue("could not report on the trials of hints", core.trials.report)
+        if on_trial is not None:
+            sections["trials"] = on_trial
         waiting = core.log_and_continue("could not read the job queue", core.jobs.queue.report) or {}
         problems = core.problems()
         with core.lock:

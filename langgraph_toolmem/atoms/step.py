@@ -94,14 +94,22 @@ class PlanHints(Step[Atoms]):
 
         calls = int(found.event.get("model_calls", 0))
 
-        def seen(lines: Sequence[Line]) -> None:
-            hits = [hit for hit, line in zip(found.shown, found.lines, strict=False) if line in lines]
+        lines = list(found.lines)
+        if found.shown:
+            user = self.core.users.of(call.user_id)
+            keys = [self.method.keeping.rows.key(hit.atom.call, user) for hit in found.shown]
+            lines = [line._replace(item=key) for line, key in zip(lines, keys, strict=True)]
+
+        def seen(kept: Sequence[Line]) -> Sequence[Line]:
+            kept = self.drawn(call, kept)
+            hits = [hit for hit, line in zip(found.shown, lines, strict=False) if line in kept]
             if found.run is not None and hits:
                 run = found.run
                 self.record(lambda: self.method.note_shown(run, hits, call.user_id))
+            return kept
 
         return StepOutput(
-            lines=found.lines,
+            lines=self.on_trial(call, lines),
             head=HEAD if found.shown else "",
             sure=found.sure,
             event=found.event,

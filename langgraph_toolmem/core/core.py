@@ -28,6 +28,7 @@ from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Method, PastRuns, Section
 from langgraph_toolmem.core.open_calls import OpenCall, OpenCalls
 from langgraph_toolmem.core.rows import RowKind, Rows
+from langgraph_toolmem.core.trials import HintTrials, TrialTable
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
@@ -210,6 +211,7 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
+        withhold: float,
         events: bool,
         ages: bool,
     ) -> None:
@@ -235,6 +237,7 @@ class Core(Evidence):
         tables: list[type[Table]] = [
             Ledger,
             Episodes,
+            TrialTable,
             *(table for each in self.listeners for table in each.tables),
         ]
         where = None if store is not None and read_only else home  # else it would look at a log that lags behind
@@ -283,6 +286,7 @@ class Core(Evidence):
         self.episodes = self.register(Episodes)
         self.ages = self.register(Ages) if ages else None
         self.holdout = Holdout(self, holdout)
+        self.trials = HintTrials(self, withhold)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
         for holder in (self.executions.forget, self._states.forget, learned.forget):

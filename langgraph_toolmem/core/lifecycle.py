@@ -269,6 +269,7 @@ class Lifecycle:
         for each in self._core.listeners:
             record += each.turn(learned)
         record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
+        record += self._core.trials.went(learned.run, learned.turn)
         if self._core.ages is not None:
             record += self._core.ages.seen(learned)
         return record + learn_turn(self._core.graph, learned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
@@ -50,21 +51,40 @@ class Recall(Step[Entries]):
         state = self.core.state_of(self.core.read(call.messages, call.thread_id))
         over = ending(self.core, state) is not None
         made = frozenset(step.tool for step in state.since_episode)
-        lines = [Line(text) for text in to_lines(found, self.method.reads(call.tools), hidden=None if over else made)]
+        found = self._without_critiques(call, found)
+        texts = to_lines(found, self.method.reads(call.tools), hidden=None if over else made)
+        user = self.core.users.of(call.user_id)
+        keys = [self.method.rows.key(each.entry.id, user) for each in found]
+        lines = [Line(text, item=key) for text, key in zip(texts, keys, strict=False)]
 
-        def seen(kept: Sequence[Line]) -> None:
+        def seen(kept: Sequence[Line]) -> Sequence[Line]:
+            kept = self.drawn(call, kept)
             shown = [each for each, line in zip(found, lines, strict=False) if line in kept]
             who: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
             self.record(lambda: self.method.note_shown(call.messages, shown, **who))
+            return kept
 
         return StepOutput(
             head=HEAD if lines else "",
-            lines=lines,
+            lines=self.on_trial(call, lines),
             seen=seen,
             sure=max((each.score for each in found), default=0.0),
             event=to_event(found),
             notes={"toolmem.recalled": len(found)},
         )
+
+    def _without_critiques(self, call: Call, found: Sequence[RecalledEntry]) -> list[RecalledEntry]:
+        """Return past runs without the critiques that are withheld, or that were found not to help."""
+        user = self.core.users.of(call.user_id)
+        items = {each.entry.id: self.method.rows.key(f"critique of {each.entry.id}", user) for each in found}
+        criticised = [Line("", item=items[each.entry.id]) for each in found if each.entry.critique]
+        kept = {line.item for line in self.drawn(call, self.on_trial(call, criticised))}
+        left: list[RecalledEntry] = []
+        for each in found:
+            if each.entry.critique and items[each.entry.id] not in kept:
+                each = replace(each, entry=replace(each.entry, critique=""))
+            left.append(each)
+        return left
 
 
 class Preferences(Step[Entries]):
@@ -84,6 +104,10 @@ class Preferences(Step[Entries]):
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers, if known; something is always left."""
         out = left_out(found, set(filter(None, map(name_of, call.offered))), keep=self.keep | call.insisted)
+        user = self.core.users.of(call.user_id)
+        on_trial = [Line(tool, item=self.method.rows.key(f"without {tool}", user)) for tool in out]
+        kept = {line.text for line in self.drawn(call, self.on_trial(call, on_trial))}
+        out = {tool: why for tool, why in out.items() if tool in kept}
         return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
 
 

@@ -29,7 +29,11 @@ HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
-    return [Line(f"- {printable(each.tool)}: {printable(each.evidence)}.", each.tool) for each in suggestions]
+    lines: list[Line] = []
+    for each in suggestions:
+        text = f"- {printable(each.tool)}: {printable(each.evidence)}."
+        lines.append(Line(text, about=each.tool, item=each.tool))
+    return lines
 
 
 def to_prompt(suggestions: Sequence[Suggestion]) -> str:
@@ -135,12 +139,14 @@ class Suggest(Step[SIT]):
         """Return a line for each suggestion."""
         suggestions = () if found is None else found.suggestions
 
-        def seen(lines: Sequence[Line]) -> None:
+        def seen(lines: Sequence[Line]) -> Sequence[Line]:
+            lines = self.drawn(call, lines)
             if found is not None:
                 self.record(lambda: self.method.note_shown(found, [line.about for line in lines]))
+            return lines
 
         return StepOutput(
-            lines=to_lines(suggestions),
+            lines=self.on_trial(call, to_lines(suggestions)),
             head=HEAD,
             sure=max((each.score for each in suggestions), default=0.0),
             event=to_event(suggestions),

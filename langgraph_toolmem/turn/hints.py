@@ -50,14 +50,21 @@ Request = tuple[SystemMessage | None, list[Any], Mapping[str, Any]]
 
 
 class Line(NamedTuple):
-    """One line of a hint, and the tool that it speaks for ("" if none)."""
+    """One line of a hint.
+
+    Attributes:
+        text: for the model.
+        about: the tool that it speaks for; "" if none.
+        item: the method's item that it shows, as the ledger names it; "" if it is not on trial (`core.trials`).
+    """
 
     text: str
     about: str = ""
+    item: str = ""
 
 
-Seen = Callable[[Sequence[Line]], None]
-"""Records which lines of a hint stand in a request."""
+Seen = Callable[[Sequence[Line]], Sequence[Line]]
+"""Records which lines of a hint stand in a request, and returns them: all but those that are withheld."""
 
 
 class StepOutput(NamedTuple):
@@ -72,7 +79,8 @@ class StepOutput(NamedTuple):
         lines: a hint for the model, the most important lines first.
         head: the line above them.
         sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
-        seen: is called with the lines that stand in the request; None if nobody keeps a record of them.
+        seen: is called with the lines that have room in the request, and returns those that stand there; None if
+            nobody keeps a record of them.
     """
 
     text: str = ""
@@ -166,11 +174,11 @@ def composed(
             size += _size(line.text)
             kept.append(line)
         if kept:
-            left -= size
+            left -= size  # a line that is withheld keeps its room: its draw changes nothing else
             named |= {line.about for line in kept}
-            taken += [*([hint.head] if hint.head else []), *(line.text for line in kept)]
-            if hint.seen is not None:
-                hint.seen(kept)
+            standing = kept if hint.seen is None else hint.seen(kept)
+            if standing:
+                taken += [*([hint.head] if hint.head else []), *(line.text for line in standing)]
     return "\n".join([FRAME, *taken]) if taken else ""
 
 

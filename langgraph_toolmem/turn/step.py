@@ -26,12 +26,14 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.costs import Costs
 from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import (
     NOTHING,
+    Line,
     Scope,
     StepOutput,
     Witness,
@@ -156,6 +158,27 @@ class Step(SharedByCopies, ABC, Generic[M]):
         """Write a record of what the model sees; an error is logged, and the model is asked all the same."""
         with self.errors:
             write()
+
+    def on_trial(self, call: Call, lines: Sequence[Line]) -> list[Line]:
+        """Return the lines whose items may be shown, those first whose items are known to help (`core.trials`)."""
+        with self.errors:
+            core = self.core
+            state = core.state_of(core.read(call.messages, call.thread_id))
+            standings = core.trials.standings(self.method.name, state, [line.item for line in lines if line.item])
+            left = [line for line in lines if standings.get(line.item) not in ("hurts", "idle")]
+            return sorted(left, key=lambda line: standings.get(line.item) != "helps")
+        return list(lines)
+
+    def drawn(self, call: Call, lines: Sequence[Line]) -> list[Line]:
+        """Return the lines that are not withheld in this episode, and record the draws."""
+        items = [line.item for line in lines if line.item]
+        with self.errors:
+            core = self.core
+            run = core.read(call.messages, call.thread_id)
+            user = user_digest(call.user_id)
+            withheld = core.trials.draw(self.method.name, run, core.state_of(run), items, user)
+            return [line for line in lines if line.item not in withheld]
+        return list(lines)
 
     def on_end(self, call: Call) -> StepOutput | StepGenerator[StepOutput]:
         """Act at the end of the run."""

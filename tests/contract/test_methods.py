@@ -211,7 +211,7 @@ def test_one_that_cannot_forget_or_close_keeps_no_other_from_it(kind: type[Metho
 
 # --- left out ---
 
-CORE_TABLES = {"ledger", "episodes", "holdout"}
+CORE_TABLES = {"ledger", "episodes", "holdout", "trials"}
 
 
 @each_method

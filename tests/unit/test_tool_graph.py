@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import GraphFileError, MissingExtraError
 from langgraph_toolmem.base.threads import rlock
-from langgraph_toolmem.core import ledger
+from langgraph_toolmem.core import ledger, trials
 from langgraph_toolmem.graph import events as core
 from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import Event, RunSeen, Unknown
@@ -139,7 +139,14 @@ def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
 # --- operations ---
 
 
-TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.Ledger, inertia.Changes)
+TABLES = (
+    inertia.InertiaEvidence,
+    sit.SITEvidence,
+    navigator.NavigatorEvidence,
+    ledger.Ledger,
+    inertia.Changes,
+    trials.TrialTable,
+)
 ANN, RUN = "a" * 16, "b" * 16
 SECRET = "Zebedee"
 OPERATIONS: dict[str, Event] = {
@@ -172,6 +179,8 @@ OPERATIONS: dict[str, Event] = {
         ledger.Shown("sit", RUN, "t1", {"s1": "b", "s2": None}, ANN),
         ledger.Followed("sit", RUN, "t0", ["s0"], 1, ANN),
         ledger.TracksDropped("sit", ["s2"]),
+        trials.HintsDrawn("sit", RUN, "b", {"s1": 1, "s2": 0}, 0, 0, ANN),
+        trials.DrawnRunWent(RUN, 1, 0, ANN),
         core.UserForgotten("f" * 16),
         core.RunsForgotten(["f" * 16]),
     )
@@ -188,7 +197,7 @@ def full() -> ToolGraph:
 
 def kinds() -> set[str]:
     """The operations that are defined."""
-    modules = (core, inertia, sit, navigator, ledger)
+    modules = (core, inertia, sit, navigator, ledger, trials)
     found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
     found = {each for each in found if ".inertia." not in each.__module__ or each.__module__ == inertia.__name__}
     return {each.kind for each in found if issubclass(each, Event) and each not in (Event, Unknown)}

@@ -1,0 +1,432 @@
+"""Trials of hints: each is withheld at random now and then, and stays only if it helps.
+
+Once a method has shown enough hints, each of its items is withheld in a share of the episodes in which it would have
+been shown. The draw depends on the method, the item and the episode alone: it holds for all model calls of the episode,
+and a replay draws the same. An item that is withheld keeps its room in the request, so that the draw changes nothing
+else.
+
+The outcome of an episode is its score, the model calls and the errors that came after the item's first draw. The
+effect of an item is the difference between the means with and without it, in standard deviations of the outcome. Few
+draws say little, so an effect is estimated in three levels, each of them the prior of the next: all items of a method;
+all items at one kind of request; the item at that kind of request. A level is normal with the spread of `SPREADS`
+around the one before it.
+
+The kind of a request is the last tool that the nearest past request called: it is known before anything is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.core.ledger import ALL
+from langgraph_toolmem.core.method import Section
+from langgraph_toolmem.graph.events import Event, Forgotten, Record, Verdict
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.graph.state import RunState
+    from langgraph_toolmem.runs.run import Run, Turn
+
+ENOUGH_SHOWN: Final = 100
+"""Model turns, or runs, with hints of a method from which its items are withheld now and then."""
+MAX_RUNS: Final = 10_000
+"""Episodes whose outcome may still change; what older ones counted stays."""
+MAX_ITEMS: Final = 20_000
+"""Items of a method with outcomes, for each kind of request; those that were drawn first leave."""
+SPREADS: Final = (0.2, 0.2, 0.4)
+"""Standard deviations of true effects: of a method, of a kind of request around it, of an item around that."""
+SURE: Final = 0.99
+"""Probability of an effect's sign from which it counts. Every episode is another look: at 0.975, with no least number
+of draws, a third of the helpful hints of `benchmarks.hints` were lost."""
+LEAST_WITHHELD: Final = 15
+"""Episodes without an item, or without others at its kind of request, before it is judged."""
+UNLIKELY: Final = 0.7
+"""Probability of helping below which an item that was tried often enough is not worth its tokens."""
+TRIED: Final = 400
+"""Episodes with an item that are often enough."""
+ALL_TRIED: Final = 4_000
+"""The same for all items at a kind of request together, where each is shown too seldom."""
+SHOWN_REPORTED: Final = 10
+"""Effects in the report."""
+
+Standing = Literal["tried", "helps", "hurts", "idle"]
+"""The result of the trial so far; an item that hurts, or does nothing, is no longer shown."""
+Outcome = Literal["score", "errors", "calls"]
+BETTER: Final[Mapping[Outcome, int]] = {"score": 1, "errors": -1, "calls": -1}
+"""The direction that is better, in the order in which outcomes decide."""
+_FIELDS: Final = ("n", "sum", "squares")
+_WIDTH: Final = 2 * len(BETTER) * len(_FIELDS)
+_NORMAL: Final = NormalDist()
+
+
+@dataclass(slots=True)
+class HintsDrawn(Event):
+    """Items of a method would stand in a request: each is shown (1) or withheld (0) in this episode.
+
+    Attributes:
+        run: the episode.
+        about: the kind of request; "" if unknown.
+        items: the draws.
+        calls, errors: of the episode before the draw.
+    """
+
+    kind = "hints_drawn"
+    method: str
+    run: str
+    about: str
+    items: dict[str, int]
+    calls: int
+    errors: int
+    user: str | None
+
+
+@dataclass(slots=True)
+class DrawnRunWent(Event):
+    """A model turn of an episode with draws, and the number of its calls that failed."""
+
+    kind = "drawn_run_went"
+    run: str
+    calls: int
+    errors: int
+    user: str | None
+
+
+class TrialTable(Table):
+    """The draws of recent episodes, and the sums of all outcomes.
+
+    Attributes:
+        runs: episode -> [user or "", kind of request, model calls, errors, score or None, weight of the score,
+            {method: {item: [1 if shown, calls before, errors before]}}].
+        sums: method -> kind of request -> item -> for "withheld" and "shown", for each outcome: number, sum and sum of
+            squares. ALL as kind of request, or as item, sums over the others.
+    """
+
+    name = "trials"
+    parts = ("runs", "sums")
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.runs: dict[str, list[Any]] = {}
+        self.sums: dict[str, dict[str, dict[str, list[float]]]] = {}
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: lambda run, *_: self._judge(run)}
+
+    def _run(self, run: str, user: str | None) -> list[Any]:
+        row = self.runs.get(run)
+        if row is None:
+            row = self.runs[run] = [user or "", "", 0, 0, None, 0.0, {}]
+            if len(self.runs) > MAX_RUNS:
+                del self.runs[next(iter(self.runs))]
+        return row
+
+    def _draw(
+        self, method: str, run: str, about: str, items: dict[str, int], calls: int, errors: int, user: str | None
+    ) -> None:
+        row = self._run(run, user)
+        self._count(row, -1)
+        row[1] = row[1] or about
+        drawn = row[6].setdefault(method, {})
+        for item, shown in items.items():
+            drawn.setdefault(item, [shown, calls, errors])
+        self._count(row, 1)
+        self._judge(run)
+
+    def _go_on(self, run: str, calls: int, errors: int, user: str | None) -> None:
+        row = self._run(run, user)
+        self._count(row, -1)
+        row[2] += calls
+        row[3] += errors
+        self._count(row, 1)
+
+    def _judge(self, run: str) -> None:
+        row, stands = self.runs.get(run), self.graph.verdict(run)
+        if row is None or stands is None:
+            return
+        self._count(row, -1)
+        row[4], row[5] = stands.score, stands.weight
+        self._count(row, 1)
+
+    def _count(self, row: list[Any], sign: int) -> None:
+        """Add an episode's outcome to the sums, or take it away.
+
+        Items of one episode share its outcome, but their draws are independent: so are their differences.
+        """
+        _, about, calls, errors, score, judged, methods = row
+        for method, items in methods.items():
+            for item, (shown, calls_before, errors_before) in items.items():
+                values = (
+                    (0.0 if score is None else judged, score or 0.0),
+                    (1.0, errors - errors_before),
+                    (1.0, calls - calls_before),
+                )
+                for kind in {about, ALL}:
+                    for key in (item, ALL):
+                        self._add(method, kind, key, shown, sign, values)
+
+    def _add(
+        self, method: str, kind: str, item: str, shown: int, sign: int, values: Iterable[tuple[float, float]]
+    ) -> None:
+        items = self.sums.setdefault(method, {}).setdefault(kind, {})
+        cell = items.get(item)
+        if cell is None:
+            cell = items[item] = [0.0] * _WIDTH
+            if len(items) > MAX_ITEMS:
+                del items[next(key for key in items if key not in (ALL, item))]
+        place = shown * _WIDTH // 2
+        for part, value in values:
+            cell[place] += sign * part
+            cell[place + 1] += sign * part * value
+            cell[place + 2] += sign * part * value * value
+            place += len(_FIELDS)
+
+    def forget(self, gone: Forgotten) -> int:
+        for run in [run for run, row in self.runs.items() if gone.has(run, row[0])]:
+            del self.runs[run]
+        return 0
+
+
+class Estimate(NamedTuple):
+    """An effect in standard deviations of the outcome, positive where it is better with the item."""
+
+    mean: float
+    deviation: float
+
+    @property
+    def helps(self) -> float:
+        """Return the probability that the item helps."""
+        return _NORMAL.cdf(self.mean / self.deviation)
+
+
+class Effect(NamedTuple):
+    """The effect of an item at a kind of request.
+
+    Attributes:
+        shown, withheld: episodes with it and without.
+        low, high: 95 % interval of the effect on the outcome that decides.
+        outcome: that decides.
+        standing: of the item.
+    """
+
+    method: str
+    about: str
+    item: str
+    shown: float
+    withheld: float
+    outcome: Outcome
+    value: float
+    low: float
+    high: float
+    standing: Standing
+
+
+def estimate(cells: Iterable[list[float] | None], outcome: Outcome) -> Estimate:
+    """Return the effect of the last of several levels, each of them the prior of the next.
+
+    Args:
+        cells: the sums of each level, without what the next level counts.
+        outcome: which of the outcomes.
+    """
+    at = list(BETTER).index(outcome) * len(_FIELDS)
+    mean, variance = 0.0, 0.0
+    for cell, spread in zip(cells, SPREADS, strict=False):
+        variance += spread * spread
+        found = None if cell is None else _difference(cell, at)
+        if found is None:
+            continue
+        value, noise = found
+        trust = variance / (variance + noise)
+        mean += trust * (BETTER[outcome] * value - mean)
+        variance *= 1 - trust
+    return Estimate(mean, math.sqrt(variance))
+
+
+def _difference(cell: list[float], at: int) -> tuple[float, float] | None:
+    """Return the difference of the means in standard deviations, and its variance; None without two arms."""
+    (n0, sum0, squares0), (n1, sum1, squares1) = cell[at : at + 3], cell[at + _WIDTH // 2 : at + _WIDTH // 2 + 3]
+    if min(n0, n1) < 0.5:
+        return None
+    mean0, mean1 = sum0 / n0, sum1 / n1
+    total = squares0 + squares1 - n0 * mean0 * mean0 - n1 * mean1 * mean1
+    # Half an observation of a variance of 1/4 keeps few equal outcomes from looking certain.
+    variance = (max(total, 0.0) + 0.125) / (n0 + n1 + 0.5)
+    return (mean1 - mean0) / math.sqrt(variance), 1 / n0 + 1 / n1
+
+
+class HintTrials:
+    """Draws which hints are withheld, and tells which ones stay.
+
+    Args:
+        core: of the memory.
+        share: of the episodes in which an item is withheld; 0: never.
+
+    Raises:
+        ConfigurationError: the share is not one below 1/2.
+    """
+
+    def __init__(self, core: Core, share: float) -> None:
+        if not is_share(share) or share > 0.5:
+            raise ConfigurationError(f"`withhold` must be a share from 0 to 0.5, got {share!r}.")
+        self._core, self._share = core, share
+        self._table = core.register(TrialTable)
+
+    # --- which items stay ---
+
+    def kind_of(self, state: RunState) -> str:
+        """Return the kind of a run's request: the last tool that the nearest past request called; "" if unknown."""
+        cases = self._core.graph.cases
+        with self._core.lock:
+            for case in cases.alike(state):
+                calls = cases.cases[case][2]
+                if calls:
+                    return str(calls[max(calls)][0])
+        return ALL
+
+    def standings(self, method: str, state: RunState, items: Iterable[str]) -> dict[str, Standing]:
+        """Return the standing of items at a request."""
+        if method not in self._table.sums:
+            return {}
+        about = self.kind_of(state)
+        with self._core.lock:
+            return {item: self._standing(method, about, item) for item in items}
+
+    def _standing(self, method: str, about: str, item: str) -> Standing:
+        levels = self._levels(method, about, item)
+        chances = [estimate(levels, outcome).helps for outcome in BETTER]
+        own = levels[-1]
+        if max(_drawn(cell, 0) for cell in levels[1:]) < LEAST_WITHHELD:
+            return "tried"
+        for chance in chances:
+            if chance >= SURE:
+                return "helps"
+            # More calls for a better score are no harm.
+            if chance <= 1 - SURE and chances[0] <= 0.5:
+                return "hurts"
+        tried = _drawn(own, 1) >= TRIED or _drawn(levels[1], 1) >= ALL_TRIED
+        return "idle" if tried and max(chances) < UNLIKELY else "tried"
+
+    def _levels(self, method: str, about: str, item: str) -> list[list[float] | None]:
+        """Return the sums of the method, of the kind of request and of the item, each without the next."""
+        kinds = self._table.sums.get(method, {})
+        of_kind = kinds.get(about, {})
+        own, kind, whole = of_kind.get(item), of_kind.get(ALL), kinds.get(ALL, {}).get(ALL)
+        rest = None if about == ALL else _less(whole, kind)
+        return [rest, _less(kind, own), own]
+
+    # --- draws ---
+
+    def draw(self, method: str, run: Run, state: RunState, items: Iterable[str], user: str | None) -> set[str]:
+        """Return the items that are withheld in an episode, and record the draws.
+
+        Args:
+            method: whose items.
+            run: the present one.
+            state: of the run.
+            items: that would stand in the request.
+            user: digest of the user, if known.
+        """
+        items = list(items)
+        if not items or not self._on(method):
+            return set()
+        name, core = run.digest, self._core
+        with core.lock:
+            row = self._table.runs.get(name)
+            known: Mapping[str, Any] = {} if row is None else row[6].get(method, {})
+            drawn = {item: int(not self._withholds(method, item, name)) for item in items if item not in known}
+            if drawn:
+                about = row[1] if row is not None and row[1] else self.kind_of(state)
+                calls, errors = (0, 0) if row is None else (row[2], row[3])
+                user = user or core.graph.owner(name)
+                core.apply(None, [HintsDrawn(method, name, about, drawn, calls, errors, user)], user=user, run=name)
+            return {item for item in items if not (drawn[item] if item in drawn else known[item][0])}
+
+    def _on(self, method: str) -> bool:
+        if self._share == 0 or self._core.read_only:
+            return False
+        figures = self._core.ledger.figures(method)
+        return max(figures["shown"], figures["runs"]) >= ENOUGH_SHOWN
+
+    def _withholds(self, method: str, item: str, run: str) -> bool:
+        return int(digest("withhold", method, item, run)[:8], 16) < self._share * 0x100000000
+
+    def went(self, run: str, turn: Turn) -> Record:
+        """Return the record of a model turn of an episode with draws. The caller holds the lock."""
+        row = self._table.runs.get(run)
+        if row is None or turn.chosen_by != "model":
+            return []
+        errors = sum(step.status == "failed" for step in turn.steps)
+        return [DrawnRunWent(run, 1, errors, row[0] or None)]
+
+    # --- the report ---
+
+    def effects(self) -> Iterator[Effect]:
+        """Yield the effects of all items with draws, by method and kind of request; ALL: of all items there."""
+        with self._core.lock:
+            for method, kinds in self._table.sums.items():
+                for about, items in kinds.items():
+                    if about == ALL and len(kinds) > 1:
+                        continue
+                    for item in items:
+                        yield self._effect(method, about, item)
+
+    def _effect(self, method: str, about: str, item: str) -> Effect:
+        levels = self._levels(method, about, item)
+        if item == ALL:
+            levels = [levels[0], levels[2]]
+        decides: Outcome = next(iter(BETTER))
+        for outcome in BETTER:
+            chance = estimate(levels, outcome).helps
+            if not 1 - SURE < chance < SURE:
+                decides = outcome
+                break
+        mean, deviation = estimate(levels, decides)
+        margin = _NORMAL.inv_cdf(0.975) * deviation
+        cell = levels[-1]
+        standing = "tried" if item == ALL else self._standing(method, about, item)
+        return Effect(
+            method, about, item, _drawn(cell, 1), _drawn(cell, 0), decides, mean, mean - margin, mean + margin, standing
+        )
+
+    def report(self) -> Section | None:
+        """Return how many hints stay, and the effects that were tried most; None before any draw."""
+        effects = sorted(self.effects(), key=lambda each: -(each.shown + each.withheld))
+        if not effects:
+            return None
+        items = [each for each in effects if each.item != ALL]
+        counts = {name: sum(each.standing == name for each in items) for name in ("tried", "helps", "hurts", "idle")}
+        sentences = [
+            f"Hints on trial: {counts['helps']:,} help, {counts['hurts']:,} hurt and {counts['idle']:,} do nothing "
+            f"(both are no longer shown), {counts['tried']:,} are undecided."
+        ]
+        pools = [each for each in effects if each.item == ALL]
+        sentences += [_in_words(each) for each in pools[:SHOWN_REPORTED]]
+        figures = {**counts, "effects": [each._asdict() for each in (*pools, *items)[: 10 * SHOWN_REPORTED]]}
+        return Section("Hints on trial", figures, tuple(sentences))
+
+
+def _in_words(effect: Effect) -> str:
+    about = f" at requests that end with {effect.about}" if effect.about else ""
+    return (
+        f"Hints of {effect.method}{about}: {effect.outcome} better by {effect.value:+.2f} standard deviations "
+        f"with them ({effect.low:+.2f} to {effect.high:+.2f}; shown in {effect.shown:,.0f} episodes, withheld in "
+        f"{effect.withheld:,.0f})."
+    )
+
+
+def _drawn(cell: list[float] | None, shown: int) -> float:
+    """Return the number of episodes: that of the last outcome, which every episode has."""
+    return 0.0 if cell is None else cell[shown * _WIDTH // 2 + _WIDTH // 2 - len(_FIELDS)]
+
+
+def _less(whole: list[float] | None, part: list[float] | None) -> list[float] | None:
+    if whole is None or part is None:
+        return whole
+    return [a - b for a, b in zip(whole, part, strict=True)]
