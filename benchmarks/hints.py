@@ -64,7 +64,7 @@ def simulate(follow: float, episodes: int, seed: int, result: Result) -> None:
     shown: Counter[str] = Counter()
     gone: dict[str, int] = {}
     lost = gained = 0.0
-    with ToolMemory.ephemeral(methods=[SIT()]) as memory:
+    with ToolMemory.ephemeral(methods=[SIT()], withhold=0.1) as memory:
         core = memory._core  # noqa: SLF001 - the trials, without an agent around them
         for number in range(episodes):
             kind = rng.choice(list(KINDS))

@@ -93,8 +93,9 @@ class ToolMemory(SharedByCopies):
         now: returns seconds since 1970.
         holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
             model's place. The memory learns in them too, and `report` compares (0.05 is a good share).
-        withhold: each hint is left out at random in this share of the episodes, once its method has shown
-            100 of them; hints that hurt, or do nothing, are no longer shown, and `report` says which. If 0, all stay.
+        withhold: share of the episodes in which each hint is left out at random, once its method has shown 100 hints
+            (0.1 is a good share). Hints that hurt, or do nothing, are then no longer shown, and `report` names them.
+            Defaults to 0: every hint is shown.
         events: If True, write one custom stream event for each decision (``stream_mode="custom"``). If False, none.
         retention: age, a timedelta or seconds, from which requests, values, verdicts, entries, summaries and atoms are
             deleted in the background, daily. None: nothing is deleted.
@@ -124,7 +125,7 @@ class ToolMemory(SharedByCopies):
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         holdout: float = 0.0,
-        withhold: float = 0.1,
+        withhold: float = 0.0,
         events: bool = True,
         retention: timedelta | float | None = None,
     ) -> None:

@@ -135,6 +135,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         plain(ToolMemory.ephemeral),
         [
             *each("holdout", -0.1, 1, 1.5, "5%", True),
+            *each("withhold", -0.1, 0.6, "5%", True),
             *each("retention", 0, -1, timedelta(0), True, "90d", NAN),
             *each("namespace", "toolmem", ["toolmem"], (), ("a", ""), ("a", 1), None),
             *(({"namespace": ("a", wrong)}, said) for wrong, said in NO_PLACEHOLDERS.items()),

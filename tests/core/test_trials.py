@@ -95,7 +95,7 @@ def test_a_share_that_cannot_work_is_refused(share: object) -> None:
 
 def test_calls_and_errors_after_the_draw_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "ENOUGH_SHOWN", 0)
-    with ToolMemory.ephemeral(methods=[SIT()]) as memory:
+    with ToolMemory.ephemeral(methods=[SIT()], withhold=0.1) as memory:
         core, asked = memory._core, [HumanMessage("Where is it?", id="q")]
         run = core.read(asked, "t")
         core.trials.draw("sit", run, core.state_of(run), ["a"], None)
