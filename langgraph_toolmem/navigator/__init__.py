@@ -9,7 +9,7 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
-``deferred``      tools that the model finds by a search: the ways in which they reach it, and the step
+``deferred``      tools that the model finds by a search, and the step; ``providers``: their forms for each provider
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
 ``evidence``      what all of it keeps in the memory's evidence graph; ``history``: the counts of past runs in it

@@ -5,7 +5,7 @@ chosen anew for each request is paid in full each time. Here the list stays: som
 `search_tools`. The state keeps the answer of a search as text, with the names as the artifact ``{"revealed": […]}``.
 What a provider needs of its own is made at the model call (`DeferredTools.offer`) and taken back from the answer
 (`DeferredTools.take`), so the model may change within a thread, and everything else in an agent (approval, limits,
-recorder) sees calls of the real tools.
+recorder) sees calls of the real tools. The provider's forms are in `navigator.providers`.
 
 ==============  =====================================================================================================
 ``anthropic``   all tools are sent, deferred; the answer of a search becomes ``tool_reference`` blocks
@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.prebuilt import ToolRuntime
@@ -31,6 +31,19 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langgraph_toolmem.base.checks import checks_options, is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.providers import (
+    Mode,
+    Way,
+    bridge,
+    bridged,
+    deferred_copy,
+    loaded,
+    referenced,
+    revealed_in,
+    way_of,
+    with_cache_mark,
+    with_searches,
+)
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, name_of, read_tools
@@ -43,15 +56,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
-Mode = Literal["auto", "anthropic", "openai", "portable"]
-Way = Literal["anthropic", "tool_search", "portable"]
-
-MAX_REVEALED: Final = 200
-"""Tools found in a thread that stay revealed; of more, the latest."""
+SURE: Final = 0.55
+"""Least share of the votes of similar requests that reveals a tool without a search."""
 MAX_ABOUT: Final = 160
 MAX_CHOICES: Final = 1_200
 """Characters of the items that a long description lists by name."""
-_CHOICE: Final = re.compile(r"\s*[-*•]\s+[`'\"]?[\w./-]{1,64}[`'\"]?\s*:\s")
 MAX_SCHEMA: Final = 3_000
 """Characters of a description, and of a schema with its descriptions."""
 
@@ -64,33 +73,6 @@ CALL_ABOUT: Final = (
     "own list are called directly."
 )
 QUERY_ABOUT: Final = "What the tool should do, in a few words."
-_QUERY: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": QUERY_ABOUT}},
-    "required": ["query"],
-}
-# A dict is sent as it is: in strict mode `arguments` would be closed, and come empty.
-_CALL: Final[dict[str, Any]] = {
-    "type": "function",
-    "function": {
-        "name": CALL_TOOL,
-        "description": CALL_ABOUT,
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string"},
-                "arguments": {"type": "object", "additionalProperties": True},
-            },
-            "required": ["name", "arguments"],
-        },
-    },
-}
-SURE: Final = 0.55
-"""Share of the votes of similar requests from which on a tool is revealed without a search."""
-_HEAD: Final = "Runs with similar requests called these tools; call_tool calls them, search_tools finds others:"
-_NOTHING: Final = "No tool fits these words. Try other words."
-_CLAUDE: Final = re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4[-.](?:[5-9]|[1-9]\d)(?!\d)|(?:[5-9]|[1-9]\d)(?!\d))")
-_GPT: Final = re.compile(r"^gpt-(?:5\.(?:[4-9]|[1-9]\d)|[6-9]|[1-9]\d)(?!\d)")
 
 
 @checks_options
@@ -119,6 +101,9 @@ class ToolSearch:
             raise ConfigurationError(f"ToolSearch: mode is one of {', '.join(get_args(Mode))}, not {self.mode!r}.")
 
 
+# --- what a search finds, and how it is said ---
+
+
 def find_tools(
     navigator: Navigator,
     query: str,
@@ -142,12 +127,18 @@ def find_tools(
     hits = navigator.tool_search.search(query, 2 * k, available=names, user_id=user_id, request=request)
     chosen: dict[str, str] = {}
     targets = targets_of(hits)[:3]
-    for chain in navigator.plan(f"{request} {query}", target=targets, available=names, k=1).chains if targets else ():
-        new = [step for step in chain.steps if step.tool not in chosen]
-        if not chosen or len(chosen) + len(new) <= k:
+    if targets:
+        plan = navigator.plan(f"{request} {query}", target=targets, available=names, k=1)
+        for chain in plan.chains:
+            new = [step for step in chain.steps if step.tool not in chosen]
+            # The first chain is taken whole: a part of it could not be called.
+            if chosen and len(chosen) + len(new) > k:
+                continue
             for step in reversed(new):
-                gift = step.gives[0] if step.gives else None
-                chosen[step.tool] = f"gives {gift.output or 'its result'} to {gift.tool}" if gift is not None else ""
+                chosen[step.tool] = ""
+                if step.gives:
+                    gift = step.gives[0]
+                    chosen[step.tool] = f"gives {gift.output or 'its result'} to {gift.tool}"
     for hit in hits:
         if len(chosen) < k:
             chosen.setdefault(hit.name, "")
@@ -159,13 +150,41 @@ def described(spec: ToolSpec, why: str = "") -> str:
     about = " ".join(spec.description.split())
     if len(about) > MAX_ABOUT:
         about = " ".join([f"{about[: MAX_ABOUT - 1]}…", *_choices(spec.description)])
-    parameters = {key: value for key, value in spec.parameters.items() if key != "description"}
-    schema = json.dumps(_without("title", parameters), ensure_ascii=False, separators=(",", ":"))
+    parts = [f"- {spec.name}"]
+    if about:
+        parts = [f"- {spec.name}: {about}"]
+    if why:
+        parts.append(f"({why})")
+    parts.append(f"arguments {_brief_schema(spec.parameters)}")
+    return " ".join(parts)
+
+
+def _brief_schema(parameters: Mapping[str, Any]) -> str:
+    """Return a schema as JSON without titles, and without descriptions where it is long."""
+    brief = _without("title", dict(parameters))
+    brief.pop("description", None)  # a tool's own description is in its line
+    schema = _compact_json(brief)
     if len(schema) > MAX_SCHEMA:
-        parameters = _without("description", _without("title", parameters))
-        schema = json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
-    parts = [f"- {spec.name}: {about}" if about else f"- {spec.name}", f"({why})" if why else "", f"arguments {schema}"]
-    return " ".join(part for part in parts if part)
+        schema = _compact_json(_without("description", brief))
+    return schema
+
+
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _without(key: str, schema: Any) -> Any:
+    """Return the schema without its texts of this key; a parameter of that name stays."""
+    if isinstance(schema, list):
+        return [_without(key, item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {}
+    for name, value in schema.items():
+        # The schema of a parameter named "title" is no text.
+        if name != key or not isinstance(value, str):
+            kept[name] = _without(key, value)
+    return kept
 
 
 def _choices(description: str) -> list[str]:
@@ -175,8 +194,9 @@ def _choices(description: str) -> list[str]:
     """
     items: list[str] = []
     left = MAX_CHOICES
+    named_item = re.compile(r"\s*[-*•]\s+[`'\"]?[\w./-]{1,64}[`'\"]?\s*:\s")
     for line in description.splitlines():
-        if _CHOICE.match(line):
+        if named_item.match(line):
             item = " ".join(line.split())
             left -= len(item)
             if left < 0:
@@ -185,36 +205,7 @@ def _choices(description: str) -> list[str]:
     return items
 
 
-def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
-    """Return the tools that searches of a thread found, with the number of the search in its turn, the latest last."""
-    found: dict[str, int] = {}
-    number = 0
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            number = 0
-        elif isinstance(message, ToolMessage) and message.name == SEARCH_TOOL:
-            number += 1
-            for name in _revealed(message):
-                found.setdefault(name, number)
-    return dict(list(found.items())[-MAX_REVEALED:])
-
-
-def way_of(model: Any, mode: Mode = "auto") -> Way:
-    """Return how deferred tools reach a model. The client's URL decides: `ls_provider` is "openai" for any."""
-    if mode in ("anthropic", "portable"):
-        return mode
-    kinds = {base.__name__ for base in type(model).__mro__}
-    name = str(getattr(model, "model_name", None) or getattr(model, "model", ""))
-    url = str(getattr(getattr(model, "root_client", None), "base_url", "") or "")
-    own_openai = "ChatOpenAI" in kinds and url.startswith("https://api.openai.com/")
-    if mode == "openai" or (own_openai and getattr(model, "use_responses_api", None) is not False and _GPT.match(name)):
-        return "tool_search"
-    of_anthropic = "ChatAnthropic" in kinds and str(getattr(model, "anthropic_api_url", "")).startswith(
-        "https://api.anthropic.com"
-    )
-    if (of_anthropic or "ChatAnthropicBedrock" in kinds) and _CLAUDE.search(name):
-        return "anthropic"
-    return "portable"
+# --- the offers of an agent ---
 
 
 class Offer(NamedTuple):
@@ -233,18 +224,23 @@ class DeferredTools:
         self.search_tool = SearchTools(deferred=self, messages_key=messages_key)
         self.call_tool = CallTool(deferred=self)
         self.tools: list[BaseTool] = [self.search_tool, self.call_tool]
-        self._costs: dict[tuple[int, int], tuple[int, int]] = {}
+        # Tokens of tools, by the numbers of all tools and of those offered: schemas are counted once an agent.
+        self._costs: dict[tuple[int, int], _Tokens] = {}
 
     def names(self, tools: Iterable[Any]) -> list[str]:
         """Return the tools that are found by search; none where there are too few."""
-        kept = {*OWN_TOOLS, *self.options.always}
-        found = [tool.name for tool in tools if isinstance(tool, BaseTool) and tool.name not in kept]
-        return found if len(found) > self.options.k else []
+        never_deferred = {*OWN_TOOLS, *self.options.always}
+        names = []
+        for tool in tools:
+            # Tools as dicts belong to the provider, such as a web search: they cannot be called by name.
+            if isinstance(tool, BaseTool) and tool.name not in never_deferred:
+                names.append(tool.name)
+        return names if len(names) > self.options.k else []
 
     def specs(self, tools: Iterable[Any]) -> Mapping[str, ToolSpec]:
         """Return the tools that can be called, by name."""
-        found = self.navigator.core.catalogue.offered(tools)
-        return {name: spec for name, spec in found.items() if name not in OWN_TOOLS}
+        offered = self.navigator.core.catalogue.offered(tools)
+        return {name: spec for name, spec in offered.items() if name not in OWN_TOOLS}
 
     # --- to the model ---
 
@@ -252,82 +248,194 @@ class DeferredTools:
         self, tools: Sequence[Any], messages: Sequence[Any], model: Any, *, insisted: Collection[str] = ()
     ) -> Offer:
         """Return what this model is asked with; `insisted`: names of ``tool_choice`` and of structured answers."""
+        _check_names(tools)
         deferred = {*self.names(tools)} - {*insisted}
-        ours = {SEARCH_TOOL, CALL_TOOL}
-        for tool in tools:
-            if (name := name_of(tool)) in ours and not isinstance(tool, (SearchTools, CallTool)):
-                raise ConfigurationError(f"A tool of the agent is named {name!r}, as one of tool search. Rename it.")
+        always, later = _parted(tools, deferred)
         if not deferred:
-            return Offer([tool for tool in tools if name_of(tool) not in ours], list(messages))
+            return Offer(always, list(messages))
         way = way_of(model, self.options.mode)
-        always = [tool for tool in tools if (name := name_of(tool)) not in deferred and name not in ours]
         if way == "portable":
-            offered = [*always, self.search_tool, _CALL]
-            return Offer(offered, _bridged(messages, {*insisted, *_names(offered)}), way)
-        later = {tool.name: tool for tool in tools if isinstance(tool, BaseTool) and tool.name in deferred}
+            offered = [*always, self.search_tool, _call_form()]
+            return Offer(offered, bridged(messages, {*insisted, *_names(offered)}), way)
         if way == "anthropic":
-            offered = _with_cache_mark([*always, self.search_tool], later.values())
-            hidden = [tool.model_copy(update={"extras": _deferring(tool)}) for tool in later.values()]
-            return Offer([*hidden, *offered], _referenced(messages, later.keys()), way)
-        search = {"type": "tool_search", "execution": "client", "description": SEARCH_ABOUT, "parameters": _QUERY}
-        return Offer([*always, search], _loaded(messages, later), way)
+            hidden = [deferred_copy(tool) for tool in later.values()]
+            shown = with_cache_mark([*always, self.search_tool], later.values())
+            return Offer([*hidden, *shown], referenced(messages, later.keys()), way)
+        return Offer([*always, _search_form()], loaded(messages, later), way)
 
     # --- from the model ---
 
     def take(self, answer: AIMessage, tools: Iterable[Any], *, insisted: Collection[str] = ()) -> AIMessage:
         """Return the answer with calls of the real tools. What cannot be read stays `call_tool`, which says why."""
-        answer = _with_searches(answer)
+        answer = with_searches(answer)
         if not answer.tool_calls:
             return answer
-        specs, known = self.specs(tools), {*OWN_TOOLS, *insisted, *_names(tools)}
+        specs = self.specs(tools)
+        known = {*OWN_TOOLS, *insisted, *_names(tools)}
         calls = []
         for call in answer.tool_calls:
             if call["name"] == CALL_TOOL:
-                name, arguments, problem = read_call(call["args"], specs)
-                if problem is None:
-                    call = {**call, "name": name, "args": arguments}
-            elif call["name"] not in known:  # `call_tool` answers with the nearest names, not with all
-                call = {**call, "name": CALL_TOOL, "args": _bridge(call)}
+                bridged_call = read_call(call["args"], specs)
+                if bridged_call.problem is None:
+                    call = {**call, "name": bridged_call.name, "args": bridged_call.arguments}
+            elif call["name"] not in known:
+                # ToolNode would list the names of all tools; `call_tool` answers with the nearest one.
+                call = {**call, "name": CALL_TOOL, "args": bridge(call)}
             calls.append(call)
-        return answer if calls == answer.tool_calls else answer.model_copy(update={"tool_calls": calls})
+        # The message stays the object that it was where nothing changed: hosts compare by identity.
+        if calls == answer.tool_calls:
+            return answer
+        return answer.model_copy(update={"tool_calls": calls})
 
     def note(self, offer: Offer, answer: AIMessage, tools: Sequence[Any], messages: Sequence[Any]) -> None:
         """Record by which search the called tools were found, and tokens of tools sent and saved."""
         key = len(tools), len(offer.tools)
-        if key not in self._costs:
-            self._costs[key] = _tokens(offer.tools, offer.way == "anthropic"), _tokens(tools)
-        sent, everything = self._costs[key]
-        deferred, revealed = {*self.names(tools)}, revealed_in(messages)
-        called = [revealed.get(call["name"], 0) for call in answer.tool_calls if call["name"] in deferred]
-        first, never = called.count(1), called.count(0)
-        self.navigator.evidence.searched(first, len(called) - first - never, never, sent, max(0, everything - sent))
+        tokens = self._costs.get(key)
+        if tokens is None:
+            # Anthropic does not count deferred tools before they are referenced.
+            sent = offer.tools if offer.way != "anthropic" else [tool for tool in offer.tools if not _is_hidden(tool)]
+            tokens = self._costs[key] = _Tokens(_tokens(sent), _tokens(tools))
+        deferred = {*self.names(tools)}
+        revealed = revealed_in(messages)
+        first = later = never = 0
+        for call in answer.tool_calls:
+            if call["name"] in deferred:
+                number = revealed.get(call["name"], 0)
+                first += number == 1
+                later += number > 1
+                never += number == 0
+        saved = max(0, tokens.of_all - tokens.sent)
+        self.navigator.evidence.searched(first, later, never, tokens.sent, saved)
 
 
-def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> tuple[str, dict[str, Any], str | None]:
-    """Return a `call_tool` call as the real tool's name and arguments, and what is wrong with it, if anything."""
-    given = given if isinstance(given, Mapping) else {}
+class _Tokens(NamedTuple):
+    """Tokens of the tools that are sent, and of all tools of the agent."""
+
+    sent: int
+    of_all: int
+
+
+def _tokens(tools: Iterable[Any]) -> int:
+    """Return the number of tokens, of about four characters each."""
+    characters = 0
+    for tool in tools:
+        form = tool if isinstance(tool, dict) else convert_to_openai_function(tool)
+        characters += len(json.dumps(form))
+    return characters // 4
+
+
+def _is_hidden(tool: Any) -> bool:
+    extras = getattr(tool, "extras", None) or {}
+    return bool(extras.get("defer_loading"))
+
+
+def _check_names(tools: Iterable[Any]) -> None:
+    for tool in tools:
+        name = name_of(tool)
+        if name in (SEARCH_TOOL, CALL_TOOL) and not isinstance(tool, (SearchTools, CallTool)):
+            raise ConfigurationError(f"A tool of the agent is named {name!r}, as one of tool search. Rename it.")
+
+
+def _parted(tools: Iterable[Any], deferred: Collection[str]) -> tuple[list[Any], dict[str, BaseTool]]:
+    """Return the tools that are always offered, and the deferred ones by name; the two of tool search are neither."""
+    always = []
+    later = {}
+    for tool in tools:
+        name = name_of(tool)
+        if name in (SEARCH_TOOL, CALL_TOOL):
+            continue
+        if name not in deferred:
+            always.append(tool)
+        elif isinstance(tool, BaseTool):
+            later[tool.name] = tool
+    return always, later
+
+
+def _names(tools: Iterable[Any]) -> set[str]:
+    names = {name_of(tool) for tool in tools}
+    return {name for name in names if name is not None}
+
+
+def _search_form() -> dict[str, Any]:
+    """Return `search_tools` as OpenAI's ``tool_search`` that the client executes."""
+    query = {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": QUERY_ABOUT}},
+        "required": ["query"],
+    }
+    return {"type": "tool_search", "execution": "client", "description": SEARCH_ABOUT, "parameters": query}
+
+
+def _call_form() -> dict[str, Any]:
+    """Return `call_tool` as a dict, which is sent as it is: in strict mode `arguments` would be closed, so empty."""
+    return {
+        "type": "function",
+        "function": {
+            "name": CALL_TOOL,
+            "description": CALL_ABOUT,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "arguments": {"type": "object", "additionalProperties": True},
+                },
+                "required": ["name", "arguments"],
+            },
+        },
+    }
+
+
+# --- a call of `call_tool` ---
+
+
+class BridgedCall(NamedTuple):
+    """A `call_tool` call as the real tool's name and arguments, and what is wrong with it, if anything."""
+
+    name: str
+    arguments: dict[str, Any]
+    problem: str | None = None
+
+
+def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> BridgedCall:
+    """Return the call that the arguments of `call_tool` stand for."""
+    if not isinstance(given, Mapping):
+        given = {}
     name, arguments = given.get("name"), given.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
         except ValueError:
-            return "", {}, "`arguments` is no JSON object. Give the arguments of the tool as an object."
-    arguments = {} if arguments is None else arguments
+            problem = "`arguments` is no JSON object. Give the arguments of the tool as an object."
+            return BridgedCall("", {}, problem)
+    if arguments is None:
+        arguments = {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        return "", {}, "call_tool takes `name`, a text, and `arguments`, an object."
+        return BridgedCall("", {}, "call_tool takes `name`, a text, and `arguments`, an object.")
+    problem = _problem_of(name, arguments, specs)
+    if problem is not None:
+        return BridgedCall(name, {}, problem)
+    return BridgedCall(name, arguments)
+
+
+def _problem_of(name: str, arguments: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> str | None:
     if name in OWN_TOOLS:
-        return name, {}, f"{name} is called directly, not by call_tool."
+        return f"{name} is called directly, not by call_tool."
     spec = specs.get(name)
     if spec is None:
         near = nearest(name, specs)
-        guess = f" The nearest name is {near!r}." if near is not None else ""
-        return name, {}, f"There is no tool {name!r}.{guess} search_tools finds tools by what they do."
+        guess = "" if near is None else f" The nearest name is {near!r}."
+        return f"There is no tool {name!r}.{guess} search_tools finds tools by what they do."
     # ToolNode validates only schemas that are models. A schema that cannot be read checks nothing.
-    checked = spec.arguments_model is None and spec.has_readable_schema
-    if checked and (problem := spec.schema_problem(arguments)) is not None:
-        schema = json.dumps(spec.parameters, ensure_ascii=False, separators=(",", ":"))
-        return name, {}, f"{name} was not called: {problem}. Its arguments: {schema[:MAX_SCHEMA]}"
-    return name, arguments, None
+    if spec.arguments_model is not None or not spec.has_readable_schema:
+        return None
+    problem = spec.schema_problem(arguments)
+    if problem is None:
+        return None
+    schema = _compact_json(spec.parameters)
+    return f"{name} was not called: {problem}. Its arguments: {schema[:MAX_SCHEMA]}"
+
+
+# --- the two tools ---
 
 
 class _WithRuntime(BaseModel):
@@ -353,7 +461,7 @@ class SearchTools(BaseTool):
     description: str = SEARCH_ABOUT
     args_schema: Any = _Query
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
-    tags: list[str] | None = Field(default_factory=lambda: ["read_only", "idempotent"])
+    tags: list[str] | None = Field(default_factory=["read_only", "idempotent"].copy)
     deferred: Any = Field(exclude=True, repr=False)
     messages_key: str = "messages"
     _errors: ErrorLog = PrivateAttr(default_factory=lambda: ErrorLog(SEARCH_TOOL, logger))
@@ -370,21 +478,35 @@ class SearchTools(BaseTool):
         navigator, state = deferred.navigator, getattr(runtime, "state", None)
         messages = read_key(state, self.messages_key) or ()
         tools = getattr(runtime, "tools", None) or ()
-        specs = deferred.specs(tools) if tools else navigator.tools
-        out = left_out_now(state, messages_key=self.messages_key) if state is not None else {}
-        before = revealed_in(messages)
-        names = [name for name in (deferred.names(tools) or specs) if name not in out and name not in before]
-        user = None if runtime is None else user_id_of(runtime.config or None, runtime)
+        specs: Mapping[str, ToolSpec] = navigator.tools
         if tools:
+            specs = deferred.specs(tools)
             navigator.core.catalogue.adopt(specs)
-        found = find_tools(navigator, query, names, deferred.options.k, request=_request(messages), user_id=user)
-        annotate({"toolmem.node": SEARCH_TOOL, "toolmem.found": len(found)})
-        event = {"node": SEARCH_TOOL, "query": query, "found": found}
+        before = revealed_in(messages)
+        hidden = {*before}
+        if state is not None:
+            hidden.update(left_out_now(state, messages_key=self.messages_key))
+        names = [name for name in (deferred.names(tools) or specs) if name not in hidden]
+        user = None if runtime is None else user_id_of(runtime.config or None, runtime)
+        reasons = find_tools(navigator, query, names, deferred.options.k, request=_request(messages), user_id=user)
+        annotate({"toolmem.node": SEARCH_TOOL, "toolmem.found": len(reasons)})
+        event = {"node": SEARCH_TOOL, "query": query, "found": reasons}
         emit(runtime, event, on=navigator.core.events)  # type: ignore[arg-type]
-        lines = [described(specs[name], why) for name, why in found.items() if name in specs]
+        lines = []
+        for name, why in reasons.items():
+            # Past runs may name a tool that is no longer there.
+            if name in specs:
+                lines.append(described(specs[name], why))
         if before:
             lines.append(f"Found before: {', '.join(before)}.")
-        return "\n".join(lines) or _NOTHING, {"revealed": [*found]}
+        return "\n".join(lines) or "No tool fits these words. Try other words.", {"revealed": [*reasons]}
+
+
+def _request(messages: Iterable[Any]) -> str:
+    for message in reversed([*messages]):
+        if isinstance(message, HumanMessage):
+            return str(message.text)
+    return ""
 
 
 class CallTool(BaseTool):
@@ -394,12 +516,12 @@ class CallTool(BaseTool):
     description: str = CALL_ABOUT
     args_schema: Any = _NamedCall
     handle_tool_error: Any = True
-    tags: list[str] | None = Field(default_factory=lambda: ["read_only"])
+    tags: list[str] | None = Field(default_factory=["read_only"].copy)
     deferred: Any = Field(exclude=True, repr=False)
 
     def _run(self, name: Any = None, arguments: Any = None, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         specs = self.deferred.specs(getattr(runtime, "tools", None) or ())
-        _, _, problem = read_call({"name": name, "arguments": arguments}, specs)
+        problem = read_call({"name": name, "arguments": arguments}, specs).problem
         raise ToolException(
             problem or f"{name} cannot be called now: it was taken out, or the model's answer was not read by `take`."
         )
@@ -431,163 +553,30 @@ class RevealTools(Step["Navigator"]):
             self.core.catalogue.adopt({name: spec for name, spec in specs.items() if name not in OWN_TOOLS})
 
     def compute(self, call: Call) -> StepOutput:
-        """The tools that similar requests called, of those that are found by search."""
+        """Return the tools that similar requests called, of those that are found by search."""
+        # Only the portable way can show a tool outside a search: the providers' blocks need a search to answer.
         if way_of(call.model, self.deferred.options.mode) != "portable":
             return NOTHING
         tools = self.given if self.given is not None else call.offered
-        deferred = {*self.deferred.names(tools)} - call.left_out.keys() - revealed_in(call.messages).keys()
-        precedents = self.method.tool_search.precedents(call.user_id) if deferred else None
+        hidden = {*self.deferred.names(tools)} - call.left_out.keys() - revealed_in(call.messages).keys()
+        if not hidden:
+            return NOTHING
+        precedents = self.method.tool_search.precedents(call.user_id)
         if precedents is None:
             return NOTHING
         votes = precedents.votes(self.core.read(call.messages, call.thread_id).request)
         specs = self.deferred.specs(tools)
-        sure = [name for name, vote in votes.items() if vote >= SURE and name in deferred and name in specs]
-        found = sorted(sure, key=lambda name: (-votes[name], name))[: self.deferred.options.k]
-        if not found:
+        ranked = []
+        for name, vote in votes.items():
+            if vote >= SURE and name in hidden and name in specs:
+                ranked.append((-vote, name))
+        if not ranked:
             return NOTHING
+        names = [name for _, name in sorted(ranked)[: self.deferred.options.k]]
         return StepOutput(
-            lines=[Line(described(specs[name]), name) for name in found],
-            head=_HEAD,
-            sure=votes[found[0]],
-            event={"revealed": found},
-            notes={"toolmem.revealed": len(found)},
+            lines=[Line(described(specs[name]), name) for name in names],
+            head="Runs with similar requests called these tools; call_tool calls them, search_tools finds others:",
+            sure=votes[names[0]],
+            event={"revealed": names},
+            notes={"toolmem.revealed": len(names)},
         )
-
-
-# --- one function for each way ---
-
-
-def _bridged(messages: Sequence[Any], offered: Collection[str]) -> list[Any]:
-    """Turn calls of tools that are not offered into `call_tool`, whoever made them, and name their answers so."""
-    made: list[Any] = []
-    renamed: set[str | None] = set()
-    for message in messages:
-        if isinstance(message, AIMessage) and any(call["name"] not in offered for call in message.tool_calls):
-            calls = []
-            for call in message.tool_calls:
-                if call["name"] not in offered:
-                    renamed.add(call["id"])
-                    call = {**call, "name": CALL_TOOL, "args": _bridge(call)}
-                calls.append(call)
-            made.append(message.model_copy(update={"tool_calls": calls}))
-        elif isinstance(message, ToolMessage) and message.tool_call_id in renamed and message.name:
-            made.append(message.model_copy(update={"name": CALL_TOOL}))
-        else:
-            made.append(message)
-    return made
-
-
-def _bridge(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": call["name"], "arguments": call["args"]}
-
-
-def _referenced(messages: Sequence[Any], there: Collection[str]) -> list[Any]:
-    """Turn answers of searches into references to tools that are there."""
-
-    def blocks(message: ToolMessage) -> Any:
-        return [{"type": "tool_reference", "tool_name": name} for name in _revealed(message) if name in there]
-
-    return [
-        message.model_copy(update={"content": found})
-        if isinstance(message, ToolMessage) and message.name == SEARCH_TOOL and (found := blocks(message))
-        else message
-        for message in messages
-    ]
-
-
-def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]:
-    """Turn calls of `search_tools` and their answers into items of ``tool_search``, the answers with schemas.
-
-    A search that another model made stays a call.
-    """
-    made: list[Any] = []
-    items: set[str] = set()
-    for message in messages:
-        if isinstance(message, AIMessage) and (kept := _kept_items(message)):
-            items |= {item["call_id"] for _, item in kept}
-            content: list[Any] = [*message.content] if isinstance(message.content, list) else []
-            for place, item in kept:
-                content.insert(place, item)
-            calls = [call for call in message.tool_calls if call["id"] not in items]
-            message = message.model_copy(update={"content": content, "tool_calls": calls})
-        elif isinstance(message, ToolMessage) and message.tool_call_id in items:
-            shown = [convert_to_openai_function(tools[name]) for name in _revealed(message) if name in tools]
-            found = [{"type": "function", **each, "defer_loading": True} for each in shown]
-            output = {"type": "tool_search_output", "execution": "client", "call_id": message.tool_call_id}
-            message = HumanMessage([{**output, "status": "completed", "tools": found}])
-        made.append(message)
-    return made
-
-
-def _with_searches(answer: AIMessage) -> AIMessage:
-    """Turn searches that OpenAI sends as content into calls of `search_tools`; keep the items next to the content."""
-    if not isinstance(answer.content, list):
-        return answer
-    items = [
-        (place, block)
-        for place, block in enumerate(answer.content)
-        if isinstance(block, dict) and block.get("type") == "tool_search_call" and block.get("execution") == "client"
-    ]
-    if not items:
-        return answer
-    known = {call["id"] for call in answer.tool_calls}
-    calls: list[Any] = list(answer.tool_calls)
-    for _, item in items:
-        arguments = item.get("arguments") or {}
-        if isinstance(arguments, str):
-            try:
-                arguments = json.loads(arguments)
-            except ValueError:
-                arguments = {"query": arguments}
-        if item["call_id"] not in known:
-            calls.append({"name": SEARCH_TOOL, "args": arguments, "id": item["call_id"], "type": "tool_call"})
-    content = [block for place, block in enumerate(answer.content) if place not in dict(items)]
-    kept = {**answer.additional_kwargs, "toolmem": {"tool_search": [list(pair) for pair in items]}}
-    return answer.model_copy(update={"content": content, "tool_calls": calls, "additional_kwargs": kept})
-
-
-def _kept_items(message: AIMessage) -> list[tuple[int, dict[str, Any]]]:
-    kept = message.additional_kwargs.get("toolmem")
-    return [(place, item) for place, item in (kept.get("tool_search") or ())] if isinstance(kept, Mapping) else []
-
-
-def _deferring(tool: BaseTool) -> dict[str, Any]:
-    extras = {key: value for key, value in (getattr(tool, "extras", None) or {}).items() if key != "cache_control"}
-    return {**extras, "defer_loading": True}
-
-
-def _with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[Any]:
-    """Move a cache mark of a deferred tool, which is refused there, to the last tool that is offered."""
-    marks = [mark for tool in deferred if (mark := (getattr(tool, "extras", None) or {}).get("cache_control"))]
-    if not marks:
-        return offered
-    last = offered[-1]
-    return [*offered[:-1], last.model_copy(update={"extras": {**(last.extras or {}), "cache_control": marks[-1]}})]
-
-
-def _revealed(message: ToolMessage) -> list[str]:
-    artifact = message.artifact
-    names = artifact.get("revealed") if isinstance(artifact, Mapping) else None
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-
-
-def _names(tools: Iterable[Any]) -> set[str]:
-    return {name for tool in tools if (name := name_of(tool)) is not None}
-
-
-def _request(messages: Iterable[Any]) -> str:
-    return next((m.text for m in reversed([*messages]) if isinstance(m, HumanMessage)), "")
-
-
-def _tokens(tools: Iterable[Any], offered_only: bool = False) -> int:
-    """Return the number of tokens of about four characters."""
-    seen = [t for t in tools if not (offered_only and (getattr(t, "extras", None) or {}).get("defer_loading"))]
-    return sum(len(json.dumps(t if isinstance(t, dict) else convert_to_openai_function(t))) for t in seen) // 4
-
-
-def _without(text: str, schema: Any) -> Any:
-    """Return the schema without its texts of this key; a parameter of that name stays."""
-    if isinstance(schema, Mapping):
-        kept = {key: value for key, value in schema.items() if key != text or not isinstance(value, str)}
-        return {key: _without(text, value) for key, value in kept.items()}
-    return [_without(text, each) for each in schema] if isinstance(schema, list) else schema

@@ -31,7 +31,8 @@ from pydantic import BaseModel
 from shells import agent_of
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
+from langgraph_toolmem.navigator.deferred import ToolSearch
+from langgraph_toolmem.navigator.providers import revealed_in, way_of
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
 from langgraph_toolmem.testing import ScriptedChatModel
 
