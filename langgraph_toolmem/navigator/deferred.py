@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langgraph_toolmem.base.checks import checks_options, is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.evidence import ToolsSearched
 from langgraph_toolmem.navigator.providers import (
     Mode,
     Way,
@@ -305,7 +306,7 @@ class DeferredTools:
                 later += number > 1
                 never += number == 0
         saved = max(0, tokens.of_all - tokens.sent)
-        self.navigator.evidence.searched(first, later, never, tokens.sent, saved)
+        self.navigator.evidence.searched(ToolsSearched(first, later, never, tokens.sent, saved))
 
 
 class _Tokens(NamedTuple):
@@ -411,13 +412,11 @@ def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> BridgedCall:
         arguments = {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
         return BridgedCall("", {}, "call_tool takes `name`, a text, and `arguments`, an object.")
-    problem = _problem_of(name, arguments, specs)
-    if problem is not None:
-        return BridgedCall(name, {}, problem)
-    return BridgedCall(name, arguments)
+    refused = _problem_of(name, arguments, specs)
+    return BridgedCall(name, arguments if refused is None else {}, refused)
 
 
-def _problem_of(name: str, arguments: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> str | None:
+def _problem_of(name: str, arguments: dict[str, Any], specs: Mapping[str, ToolSpec]) -> str | None:
     if name in OWN_TOOLS:
         return f"{name} is called directly, not by call_tool."
     spec = specs.get(name)

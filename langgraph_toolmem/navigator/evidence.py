@@ -14,35 +14,28 @@ part that may be a name ("Ann") is not used before somebody else's run has shown
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.navigator.history import Flow, History, plain_path
+from langgraph_toolmem.graph.view import GraphView, view_of
+from langgraph_toolmem.navigator.history import Calls, Flow, History, plain_path
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of, shows_fields
 
 MAX_DAYS: Final = 32
 MOST_DAYS: Final = MAX_DAYS - 1
 """Days of which uses are known."""
-RECENT_DAYS: Final = 7
-"""Days whose calls count twice in `History.works`."""
 MAX_TARGETS: Final = 5_000
 MAX_SOURCES: Final = 64
 """Tools counted per day, and links into each; where there are more, those that come first."""
 MAX_PATHS: Final = 96
 """Paths kept of one tool's outputs."""
-MAX_LOOKED_AT: Final = 4_096
-"""Calls whose results are not read again for what tools give."""
-QUIET: Final = 16
-"""Results of a tool that showed nothing new one after another; from then on only one in so many is read."""
 HOURS: Final = 24
-DAY: Final = HOURS * HOUR
 
 Outputs = dict[str, dict[str, list[str]]]
 """Tool -> path of its results -> JSON types."""
@@ -101,6 +94,31 @@ class ToolsSearched(Event):
     saved: int
 
 
+@dataclass(slots=True)
+class RecentUse:
+    """Calls of a tool on the last days.
+
+    Attributes:
+        calls, failures: all of them, and those that failed.
+        sources: the tool before -> calls that went well right after it.
+    """
+
+    calls: int = 0
+    failures: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+
+
+class SearchSums(NamedTuple):
+    """Sums of `ToolsSearched`, and the number of model calls."""
+
+    first: int
+    later: int
+    never: int
+    sent: int
+    saved: int
+    model_calls: int
+
+
 class NavigatorEvidence(Table):
     """Recent uses, the latest decisions, and what results looked like.
 
@@ -141,10 +159,8 @@ class NavigatorEvidence(Table):
             return
         counted = self.days.setdefault(str(hour // HOURS), {})
         if tool in counted or len(counted) < MAX_TARGETS:
-            used = counted.setdefault(tool, [0, 0, {}])
-            used[0] += 1
-            used[1] += status == "failed"
-            sources = used[2]
+            uses, failures, sources = counted.get(tool, (0, 0, {}))
+            counted[tool] = [uses + 1, failures + (status == "failed"), sources]
             if status == "ok" and after is not None and (after in sources or len(sources) < MAX_SOURCES):
                 sources[after] = sources.get(after, 0) + 1
         if len(self.days) > MAX_DAYS:
@@ -155,15 +171,19 @@ class NavigatorEvidence(Table):
         for path, types in paths.items():
             known = row.get(path)
             if known is not None:
-                row[path] = [sorted({*known[0], *types}), known[1] if user in (None, known[1]) else ""]
+                known_types, owner = known
+                # A path that two users' runs showed is nobody's: it stays when one of them is forgotten.
+                if user is not None and user != owner:
+                    owner = ""
+                row[path] = [sorted({*known_types, *types}), owner]
             elif len(row) < MAX_PATHS:
                 row[path] = [sorted(types), user or ""]
         self.changes += 1
 
     def _leave_out(self, calls: Mapping[str, int | None], when: float) -> None:
         for tool, good in calls.items():
-            before = self.left.get(tool)
-            if before is None or when >= before[0]:
+            decided, _ = self.left.get(tool, (when, None))
+            if when >= decided:
                 self.left[tool] = [when, good]
 
     def _put_back(self, tools: Iterable[str], when: float) -> None:
@@ -180,49 +200,65 @@ class NavigatorEvidence(Table):
 
     def left_out(self) -> frozenset[str]:
         """Return the tools that were pruned and did not go well since: they are in no plan."""
-        return frozenset(
-            tool
-            for tool, (_, then) in self.left.items()
-            if then is not None and self.graph.tools.get(tool, {}).get("ok", 0) <= then
-        )
+        tools = set()
+        for tool, (_, good_then) in self.left.items():
+            if good_then is None:  # it was put back
+                continue
+            good_now = self.graph.tools.get(tool, {}).get("ok", 0)
+            # One call that goes well brings a tool back: what failed may have been the service, not the tool.
+            if good_now <= good_then:
+                tools.add(tool)
+        return frozenset(tools)
 
     def new_in(self, tool: str, paths: Mapping[str, Iterable[str]], user: str | None) -> dict[str, list[str]]:
         """Return what a result shows that is not known of its tool yet."""
-        row, found = self.outputs.get(tool, {}), dict[str, list[str]]()
+        row = self.outputs.get(tool, {})
+        new: dict[str, list[str]] = {}
         for path, types in paths.items():
             known = row.get(path)
             if known is None:
-                if len(row) + len(found) < MAX_PATHS:
-                    found[path] = sorted(types)
-            elif (user and known[1] not in ("", user)) or not set(types) <= set(known[0]):
-                found[path] = sorted(types)
-        return found
+                if len(row) + len(new) < MAX_PATHS:
+                    new[path] = sorted(types)
+                continue
+            known_types, owner = known
+            seen_by_another = user and owner not in ("", user)
+            if seen_by_another or not set(types) <= set(known_types):
+                new[path] = sorted(types)
+        return new
 
     def usable_outputs(self) -> Outputs:
         """Return the fields of results that may be used."""
-        return {
-            tool: {path: list(types) for path, (types, whose) in row.items() if not (whose and _may_be_name(path))}
-            for tool, row in self.outputs.items()
-        }
+        usable: Outputs = {}
+        for tool, row in self.outputs.items():
+            usable[tool] = {}
+            for path, (types, owner) in row.items():
+                # See the module: what one user's runs alone showed may be somebody's name.
+                if not owner or not _may_be_name(path):
+                    usable[tool][path] = list(types)
+        return usable
 
-    def recent(self, now: float, days: float) -> dict[str, list[Any]]:
-        """Return the sums of the last `days` days, today included, each like a cell of `days`."""
-        first = int(now // DAY) - max(1, round(days)) + 1
-        found: dict[str, list[Any]] = {}
+    def recent(self, now: float, days: float) -> dict[str, RecentUse]:
+        """Return the uses of each tool on the last `days` days, today included."""
+        today = int(now // (HOURS * HOUR))
+        first = today - max(1, round(days)) + 1
+        recent: dict[str, RecentUse] = {}
         for day, counted in self.days.items():
-            if first <= int(day) <= int(now // DAY):
-                for target, (uses, failures, sources) in counted.items():
-                    total = found.setdefault(target, [0, 0, {}])
-                    total[0] += uses
-                    total[1] += failures
-                    for source, good in sources.items():
-                        total[2][source] = total[2].get(source, 0) + good
-        return found
+            if not first <= int(day) <= today:
+                continue
+            for target, (uses, failures, sources) in counted.items():
+                total = recent.setdefault(target, RecentUse())
+                total.calls += uses
+                total.failures += failures
+                total.sources.update(sources)
+        return recent
 
     def forget(self, gone: Forgotten) -> int:
         """Delete names of output fields that only this user's runs showed."""
+        if not gone.user:
+            return 0
         for row in self.outputs.values():
-            for path in [path for path, (_, whose) in row.items() if gone.user and whose == gone.user]:
+            owned = [path for path, (_, owner) in row.items() if owner == gone.user]
+            for path in owned:
                 del row[path]
                 self.changes += 1
         return 0
@@ -230,7 +266,8 @@ class NavigatorEvidence(Table):
 
 def _may_be_name(path: str) -> bool:
     """Return True if a part of a path looks like a name: one word of letters with a capital in front."""
-    return any(part.isalpha() and part.istitle() for part in path.replace("[]", "").split("."))
+    parts = path.replace("[]", "").split(".")
+    return any(part.isalpha() and part.istitle() for part in parts)
 
 
 # --- reading and writing ---
@@ -250,80 +287,94 @@ class NavigatorSources:
     def tools(self) -> Mapping[str, ToolSpec]:
         """Return the tools known now; the same mapping as long as they are the same."""
         self._core.refresh()
-        known, before = self._core.catalogue.known, self._tools
-        if known is before or (
-            len(known) == len(before) and all(before.get(name) is spec for name, spec in known.items())
-        ):
-            return before
-        self._tools = known
-        return known
+        known = self._core.catalogue.known
+        # The graph compares mappings by identity: a plan over unchanged tools reads none of them again.
+        if known is not self._tools and not _same_specs(known, self._tools):
+            self._tools = known
+        return self._tools
 
     def learned(self, learned: LearnedTurn) -> Record:
         """Return unknown fields of results; each result is read once."""
         record: Record = []
         for step in learned.turn.steps:
-            if step.status != "ok" or step.output is None or step.key in self._looked_at:
+            if step.status != "ok" or step.output is None or not self._is_new_call(step.key):
                 continue
-            self._looked_at[step.key] = None
-            if len(self._looked_at) > MAX_LOOKED_AT:
-                del self._looked_at[next(iter(self._looked_at))]
-            quiet = self._quiet.get(step.tool, 0)
-            self._quiet[step.tool] = quiet + 1
-            if not (quiet < QUIET or quiet % QUIET == 0) or not shows_fields(step.output):
+            if not self._is_worth_reading(step.tool) or not shows_fields(step.output):
                 continue
-            if new := self._table.new_in(step.tool, paths_of(step.output), learned.user):
+            new = self._table.new_in(step.tool, paths_of(step.output), learned.user)
+            if new:
                 record.append(OutputsSeen(step.tool, new, learned.user))
                 self._quiet[step.tool] = 0
         return record
+
+    def _is_new_call(self, key: str) -> bool:
+        """Return True for a call whose result was not looked at, and note that it is now."""
+        most = 4_096  # calls remembered: a thread longer than that reads its oldest results again
+        if key in self._looked_at:
+            return False
+        self._looked_at[key] = None
+        if len(self._looked_at) > most:
+            del self._looked_at[next(iter(self._looked_at))]
+        return True
+
+    def _is_worth_reading(self, tool: str) -> bool:
+        """Return False for most results of a tool that showed nothing new for a while, and count this one."""
+        # Reading a large result costs more than all else that is learned of its call.
+        patience = 16
+        quiet = self._quiet.get(tool, 0)
+        self._quiet[tool] = quiet + 1
+        return quiet < patience or quiet % patience == 0
 
     def outputs(self, since: int | None = None) -> tuple[int, Outputs | None]:
         """Return what results of tools look like, with a number; None if that is the number that was given."""
         with self.lock:
             number = self._table.changes
-            return number, None if number == since else self._table.usable_outputs()
+            if number == since:
+                return number, None
+            return number, self._table.usable_outputs()
 
     def history(self, *, at_once: bool = False) -> History:
         """Return the counts of past runs; `at_once`: with what other workers learned a moment ago."""
+        recent_days = 7  # days whose calls count twice in `History.works`
         self._core.refresh(at_once=at_once)
+        # Plain copies under the lock, and everything that takes time after it: learning waits for this lock.
         with self.lock:
             graph = self._core.graph
-            lately = self._table.recent(self._core.now(), RECENT_DAYS)
-            view, weighed = view_of(graph), self._table.weights[1]
-            given = {
-                (tool, name): count
-                for tool, entry in graph.tools.items()
-                for name, count in entry.get("given", {}).items()
-            }
-        uses: dict[str, float] = {tool: counts.calls for tool, counts in view.tools.items()}
+            recent = self._table.recent(self._core.now(), recent_days)
+            view = view_of(graph)
+            given = _given_by(graph)
+            decided = self._table.weights[1]
+        uses: dict[str, float] = {}
+        failures: dict[str, float] = {}
+        for tool, counts in view.tools.items():
+            uses[tool], failures[tool] = counts.calls, counts.failed
         transitions: Counter[tuple[str, str]] = Counter()
         for link in view.edges:
             transitions[link.source, link.target] += link.ok
-        flows: dict[Flow, float] = {}
-        for flow in view.dataflow:
-            if flow.direction == "out" and flow.hits:
-                key = Flow(flow.source_tool, plain_path(flow.path), flow.target_tool, flow.parameter)
-                flows[key] = max(flows.get(key, 0), flow.hits)
-        weights = {(source, target): w for target, sources in weighed.items() for source, w in sources.items()}
-        for key in flows:
-            edge = key.source, key.target
+        weights: dict[tuple[str, str], float] = {}
+        for target, sources in decided.items():
+            for source, weight in sources.items():
+                weights[source, target] = weight
+        flows = _flows_of(view)
+        for flow in flows:
+            edge = flow.source, flow.target
+            # A weight that was decided counts for the flows along its link in the same proportion.
             if edge in weights and transitions[edge] > 0:
-                flows[key] *= weights[edge] * uses.get(key.target, 0.0) / transitions[edge]
+                flows[flow] *= weights[edge] * uses.get(flow.target, 0.0) / transitions[edge]
         return History(
             uses=uses,
-            failures={tool: counts.failed for tool, counts in view.tools.items()},
-            recent={tool: (calls, failures) for tool, (calls, failures, _) in lately.items()},
+            failures=failures,
+            recent={tool: Calls(use.calls, use.failures) for tool, use in recent.items()},
             transitions=transitions,
             flows=flows,
             given=given,
             weights=weights,
         )
 
-    def recent(self, days: float) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-        """Return good uses of each link, and uses of each target, on the last days."""
+    def recent(self, days: float) -> dict[str, RecentUse]:
+        """Return the uses of each tool on the last days."""
         with self.lock:
-            found = self._table.recent(self._core.now(), days)
-        links = {(source, target): n for target, (_, _, sources) in found.items() for source, n in sources.items()}
-        return links, {target: uses for target, (uses, _, _) in found.items()}
+            return self._table.recent(self._core.now(), days)
 
     # --- what was decided ---
 
@@ -336,30 +387,56 @@ class NavigatorSources:
         """Prune tools, each until it has more good calls than now."""
         with self.lock:
             good = {tool: int(self._core.graph.tools.get(tool, {}).get("ok", 0)) for tool in tools}
-            self._decide(lambda now: PrunedTool(good, now))
+            self._core.apply(None, [PrunedTool(good, self._core.now())])
+        self._core.acknowledge()
 
     def restore(self, tools: list[str]) -> None:
         """Take pruning back."""
-        self._decide(lambda now: PutBack(tools, now))
+        with self.lock:
+            self._core.apply(None, [PutBack(tools, self._core.now())])
+        self._core.acknowledge()
 
     def weigh(self, weights: Mapping[tuple[str, str], float]) -> None:
         """Keep weights of links, (source, target) -> weight, in place of earlier ones."""
-        found: dict[str, dict[str, float]] = {}
+        by_target: dict[str, dict[str, float]] = {}
         for (source, target), weight in weights.items():
-            found.setdefault(target, {})[source] = weight
-        self._decide(lambda now: LinkWeightsSet(found, now))
-
-    def searched(self, first: int, later: int, never: int, sent: int, saved: int) -> None:
-        """Count a model call with deferred tools; see `ToolsSearched`."""
+            by_target.setdefault(target, {})[source] = weight
         with self.lock:
-            self._core.apply(None, [ToolsSearched(first, later, never, sent, saved)])
-
-    def searches(self) -> list[int]:
-        """Return the sums of what was counted, and the number of model calls."""
-        with self.lock:
-            return list(self._table.searches)
-
-    def _decide(self, event: Callable[[float], Event]) -> None:
-        with self.lock:
-            self._core.apply(None, [event(self._core.now())])
+            self._core.apply(None, [LinkWeightsSet(by_target, self._core.now())])
         self._core.acknowledge()
+
+    def searched(self, counts: ToolsSearched) -> None:
+        """Count a model call with deferred tools."""
+        # Not acknowledged: a lost count of searches is worth no write to disk at each model call.
+        with self.lock:
+            self._core.apply(None, [counts])
+
+    def searches(self) -> SearchSums:
+        """Return the sums of what was counted."""
+        with self.lock:
+            return SearchSums(*self._table.searches)
+
+
+def _same_specs(tools: Mapping[str, ToolSpec], others: Mapping[str, ToolSpec]) -> bool:
+    return len(tools) == len(others) and all(others.get(name) is spec for name, spec in tools.items())
+
+
+def _given_by(graph: ToolGraph) -> dict[tuple[str, str], float]:
+    """Return (tool, parameter) -> times that its value came from no output."""
+    given = {}
+    for tool, entry in graph.tools.items():
+        for parameter, count in entry.get("given", {}).items():
+            given[tool, parameter] = count
+    return given
+
+
+def _flows_of(view: GraphView) -> dict[Flow, float]:
+    """Return how often a value went from an output to a parameter."""
+    flows: dict[Flow, float] = {}
+    for seen in view.dataflow:
+        if seen.direction != "out" or not seen.hits:
+            continue
+        # Several elements of a list are one path here, and the same value is counted for each of them.
+        flow = Flow(seen.source_tool, plain_path(seen.path), seen.target_tool, seen.parameter)
+        flows[flow] = max(flows.get(flow, 0), seen.hits)
+    return flows

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 
 class Flow(NamedTuple):
@@ -22,11 +22,11 @@ class Flow(NamedTuple):
     parameter: str
 
 
-WORKS: Final = 4.0
-"""Calls that went well, before the first one: a single failure says little."""
-_MODE: Final = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
-_TABLE: Final = re.compile(r"\.\*~?")
-_INDEX: Final = re.compile(r"\[[^\[\]]*\]")
+class Calls(NamedTuple):
+    """Calls of one tool, and those of them that failed."""
+
+    calls: float
+    failures: float
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class History:
     Attributes:
         uses: tool -> calls, N(j), whether they went well or not.
         failures: tool -> those of them that failed.
-        recent: tool -> (calls, failures) of the last days: they count twice in `works`.
+        recent: tool -> calls of the last days: they count twice in `works`.
         transitions: (i, j) -> times that j went well right after i, N(i→j).
         flows: output part and parameter -> times that a value went that way, in calls that went well.
         given: (tool, parameter) -> times that its value came from no output: the user or the model said it.
@@ -46,45 +46,57 @@ class History:
 
     uses: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
-    recent: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    recent: Mapping[str, Calls] = field(default_factory=dict)
     transitions: Mapping[tuple[str, str], float] = field(default_factory=dict)
     flows: Mapping[Flow, float] = field(default_factory=dict)
     given: Mapping[tuple[str, str], float] = field(default_factory=dict)
     weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @cached_property
-    def _into(self) -> dict[tuple[str, str], list[tuple[Flow, float]]]:
+    def _into(self) -> dict[tuple[str, str], dict[Flow, float]]:
         """The flows by where they end."""
-        into: dict[tuple[str, str], list[tuple[Flow, float]]] = {}
+        into: dict[tuple[str, str], dict[Flow, float]] = {}
         for flow, count in self.flows.items():
             if count > 0:
-                into.setdefault((flow.target, flow.parameter), []).append((Flow(*flow), count))
+                into.setdefault((flow.target, flow.parameter), {})[flow] = count
         return into
 
     def weight(self, source: str, target: str) -> float:
         """Return w(i→j), 0 to 1; 0 where nothing is known."""
-        known = self.weights.get((source, target))
-        if known is not None:
-            return min(1.0, max(0.0, known))
+        decided = self.weights.get((source, target))
+        if decided is not None:
+            return min(1.0, max(0.0, decided))
         uses = self.uses.get(target, 0)
-        return min(1.0, self.transitions.get((source, target), 0) / uses) if uses > 0 else 0.0
+        if uses <= 0:
+            return 0.0
+        # A use may come right after several others, so the counts may add up to more than the uses.
+        return min(1.0, self.transitions.get((source, target), 0) / uses)
 
     def good(self, tool: str) -> float:
         """Return how many calls of a tool went well."""
         return self.uses.get(tool, 0.0) - self.failures.get(tool, 0.0)
 
     def works(self, tool: str) -> float:
-        """Return the share of a tool's calls that went well, 0 to 1; recent ones count twice, `WORKS` is a prior."""
-        calls, failures = self.recent.get(tool, (0.0, 0.0))
-        calls, failures = calls + self.uses.get(tool, 0.0), failures + self.failures.get(tool, 0.0)
-        return (WORKS + calls - failures) / (WORKS + calls)
+        """Return the share of a tool's calls that went well, 0 to 1; recent calls count twice."""
+        prior = 4.0  # calls that went well, before the first one: a single failure says little
+        recent = self.recent.get(tool, Calls(0.0, 0.0))
+        calls = recent.calls + self.uses.get(tool, 0.0)
+        failures = recent.failures + self.failures.get(tool, 0.0)
+        return (prior + calls - failures) / (prior + calls)
 
-    def flows_into(self, tool: str, parameter: str) -> list[tuple[Flow, float]]:
+    def flows_into(self, tool: str, parameter: str) -> Mapping[Flow, float]:
         """Return the flows that ended in a parameter, with their counts."""
-        return self._into.get((tool, parameter), [])
+        return self._into.get((tool, parameter), {})
 
 
 def plain_path(path: str) -> str:
     """Return a path of the evidence graph in this package's form: ``$[0].id`` and ``[*].id`` are ``[].id``."""
-    found = _TABLE.sub("[]", _MODE.sub("", path)).removeprefix("$").lstrip(".")
-    return _INDEX.sub("[]", found)
+    path = _ELEMENT.sub("", path)
+    path = _TABLE.sub("[]", path).removeprefix("$").lstrip(".")
+    return _INDEX.sub("[]", path)
+
+
+# Compiled once: a memory with thousands of flows takes them all anew for each plan.
+_ELEMENT = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
+_TABLE = re.compile(r"\.\*~?")
+_INDEX = re.compile(r"\[[^\[\]]*\]")

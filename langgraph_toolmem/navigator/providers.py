@@ -143,7 +143,8 @@ def deferred_copy(tool: BaseTool) -> BaseTool:
     extras = _extras(tool)
     # Anthropic answers 400 to a cache mark on a deferred tool; `with_cache_mark` moves it.
     extras.pop("cache_control", None)
-    return tool.model_copy(update={"extras": {**extras, "defer_loading": True}})
+    copy: BaseTool = tool.model_copy(update={"extras": {**extras, "defer_loading": True}})
+    return copy
 
 
 def with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[Any]:

@@ -1,6 +1,8 @@
 """The tool dependency graph (NaviAgent, arXiv 2506.19500, section 2): who can give what to whom.
 
-``graph``    tools and parameters, and the links between them
+``nodes``    tools, and the parameters that they share
+``graph``    tools and parameters together, and the links between them
+``routes``   links by the paths of HTTP routes
 ``links``    how likely a link works: structure, record, training
 """
 
@@ -58,24 +60,36 @@ class CurrentGraph:
         return self._made(specs, observed)
 
     def _current(self) -> ToolDependencyGraph:
-        evidence, graph = self._evidence, self._graph
-        specs, left_out = evidence.tools(), evidence.left_out()
-        self._outputs, changed = evidence.outputs(self._outputs)
+        """Return the graph with what changed since the last time; tools that did not are not read again."""
+        specs, left_out = self._evidence.tools(), self._evidence.left_out()
+        self._outputs, changed = self._evidence.outputs(self._outputs)
+        outputs = changed or {}
+        graph = self._graph
         if graph is None:
-            self._graph = graph = self._made(specs.values(), changed or {})
-        for name, seen in (changed or {}).items():
-            graph.note_outputs(name, seen)
+            graph = self._graph = self._made(specs.values(), outputs)
+        for tool, seen in outputs.items():
+            graph.note_outputs(tool, seen)
         if left_out != graph.left_out:
             graph.exclude(left_out)
         if specs is not self._specs:
-            self._specs, apis = specs, graph.apis
-            for name in [name for name in apis if name not in specs]:
-                graph.remove(name)
-            same = {name for name, node in apis.items() if node.spec is specs[name] or node.spec == specs[name]}
-            graph.update(spec for name, spec in specs.items() if name not in same)
+            self._specs = specs
+            _follow(graph, specs)
         return graph
 
     def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
         from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 
         return ToolDependencyGraph(specs, aliases=self._aliases, observed=observed)
+
+
+def _follow(graph: ToolDependencyGraph, specs: Mapping[str, ToolSpec]) -> None:
+    """Make these the tools of a graph."""
+    for name in graph.apis.keys() - specs.keys():
+        graph.remove(name)
+    changed = []
+    for name, spec in specs.items():
+        node = graph.apis.get(name)
+        # Identity first: comparing two schemas of a large API takes as long as reading one.
+        if node is None or (node.spec is not spec and node.spec != spec):
+            changed.append(spec)
+    graph.update(changed)

@@ -52,11 +52,15 @@ LinkScores = Mapping[tuple[str, str, str, str], float]
 
 def weight_of(link: Link, history: History, learned: LinkScores) -> float:
     """Return the weight of a link, 0 to 1; see the module."""
-    uses, seen = history.uses.get(link.consumer, 0.0), 0.0
+    uses = history.uses.get(link.consumer, 0.0)
+    seen = 0.0
     if uses > 0:
+        # A flow may be known where the order of tools is not: calls in between hide who came right before.
         parameter = link.input.split(".", 1)[0].removesuffix("[]")
         flow = Flow(link.producer, link.output, link.consumer, parameter)
-        seen = history.weight(link.producer, link.consumer) * uses
-        seen = min(uses, max(seen, history.flows.get(flow, 0.0)))
-    score = learned.get((link.producer, link.output, link.consumer, link.input), 0.0) if learned else 0.0
+        in_order = history.weight(link.producer, link.consumer) * uses
+        seen = min(uses, max(in_order, history.flows.get(flow, 0.0)))
+    score = 0.0
+    if learned:
+        score = learned.get((link.producer, link.output, link.consumer, link.input), 0.0)
     return (seen + PRIOR * max(COLD * link.fit, score)) / (uses + PRIOR)

@@ -1,0 +1,376 @@
+"""Links by the paths of HTTP routes: who lists the collection that an input picks an element of.
+
+``GET /orders`` lists the elements that ``/orders/{order_id}`` picks. Where a path does not say it, a document's
+``x-links``, a list of the same name elsewhere, or the rest of the input's name (`ancestor_folder_id`) does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from langgraph_toolmem.navigator.dependencies.links import Link
+from langgraph_toolmem.navigator.dependencies.nodes import ApiNode
+from langgraph_toolmem.text.meaning import IDENTIFIERS, PEOPLE, SECRETS, Port, Route, canonical, resource
+
+MAX_LISTS: Final = 8
+"""Lists of the same name elsewhere in the hierarchy of paths that are looked at."""
+SAME_NAME: Final = 0.8
+"""Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths, and of an operation that
+the input's description names."""
+REST_OF_NAME: Final = 0.5
+
+
+class OutputOf(NamedTuple):
+    """An output that a document links to an input; path "" where it names the operation alone."""
+
+    tool: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """The collection that an input picks an element of.
+
+    Attributes:
+        path: its path; "" where only the input's name says what it is.
+        near: path that a list of the same name should share its beginning with.
+        nouns: words of what is in it.
+    """
+
+    path: str
+    near: str
+    nouns: tuple[str, ...]
+
+
+class RouteIndex:
+    """The tools of a graph by the paths of their routes.
+
+    Args:
+        apis: the graph's tools by name; the graph changes this very mapping.
+    """
+
+    def __init__(self, apis: Mapping[str, ApiNode]) -> None:
+        self._apis = apis
+        # The values are ordered sets of tools: the order of tools must not depend on hashes.
+        self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
+        self._of_caller: dict[str, dict[str, None]] = {}  # path of a collection -> tools that read the caller's element
+        self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
+        self._in_slots: dict[str, dict[str, None]] = {}  # path -> tools that take an element of the collection there
+        self._names_in_slot: dict[str, set[str]] = {}  # path -> names of that element, as they are asked for
+        self._linked: dict[tuple[str, str], dict[OutputOf, None]] = {}  # input -> outputs, by documents
+
+    def add(self, node: ApiNode) -> None:
+        """Add a tool."""
+        self._names_in_slot = {}
+        for index, key in self._entries(node):
+            index.setdefault(key, {})[node.spec.name] = None
+        # The answer of a watch does not end, so its document's links lead nowhere.
+        if node.spec.streams or node.spec.returns is None:
+            return
+        for consumer, parameter, path in node.spec.returns.get("x-links", ()):
+            self._linked.setdefault((consumer, parameter), {})[OutputOf(node.spec.name, path)] = None
+
+    def remove(self, node: ApiNode) -> None:
+        """Remove a tool; links of its document stay, and are passed over while the tool is not there."""
+        self._names_in_slot = {}
+        for index, key in self._entries(node):
+            tools = index[key]
+            del tools[node.spec.name]
+            if not tools:
+                del index[key]
+
+    def _entries(self, node: ApiNode) -> Iterator[tuple[dict[str, dict[str, None]], str]]:
+        """Yield each index that a tool stands in, and its key there."""
+        route = node.route
+        if route is None:
+            return
+        for collection in set(route.slots.values()):
+            yield self._in_slots, collection
+        if not route.reads or node.spec.streams:
+            return
+        yield self._lists, route.path
+        if route.of_caller:
+            yield self._of_caller, route.path.rpartition("/")[0]
+        if route.lists:
+            yield self._lists_of, (resource(route.path) or ("",))[-1]
+
+    # --- links ---
+
+    def links_into(self, port: Port, left_out: Collection[str]) -> Iterator[Link]:
+        """Yield links by a document or by the hierarchy of paths: to pick an element one lists its collection."""
+        yield from self._documented(port, left_out)
+        node = self._apis.get(port.tool)
+        if node is None or node.route is None:
+            return
+        sought = _sought(port, node.route)
+        if sought is None:
+            return
+        here = self._others(self._lists.get(sought.path, ()), port.tool)
+        yield from self._elements(port, here, sought.nouns, 1.0)
+        own = self._others(self._of_caller.get(sought.path, ()), port.tool)
+        elsewhere = self._others(self._lists_named(sought.nouns, node), port.tool, here)
+        nearest = sorted(elsewhere, key=self._distance_from(sought.near))
+        yield from self._elements(port, [*own, *nearest[:MAX_LISTS]], sought.nouns, SAME_NAME)
+
+    def _documented(self, port: Port, left_out: Collection[str]) -> Iterator[Link]:
+        for output in self._linked.get((port.tool, port.path), ()):
+            if output.tool not in self._apis or output.tool in left_out:
+                continue
+            path, fit = output.path, 1.0
+            if not path:
+                # "As returned by GET /orders" names an operation: which part of its answer is ours to find.
+                element = self._element(output.tool, port, ())
+                path, fit = element.path if element is not None else "", SAME_NAME
+            yield Link(output.tool, path, port.tool, port.path, fit, "route")
+
+    def _others(self, tools: Iterable[str], consumer: str, taken: Collection[str] = ()) -> list[str]:
+        return [tool for tool in tools if tool != consumer and tool not in taken]
+
+    def _distance_from(self, path: str) -> Any:
+        """Return a key by which the lists that share most of a path come first, of these the shortest."""
+
+        def distance(tool: str) -> tuple[int, int, str]:
+            own = self._apis[tool].path
+            return -_shared_levels(own, path), len(own), tool
+
+        return distance
+
+    def _elements(self, port: Port, tools: Iterable[str], nouns: tuple[str, ...], fit: float) -> Iterator[Link]:
+        """Yield a link from each list whose elements have the part that an input wants."""
+        for tool in tools:
+            output = self._element(tool, port, nouns)
+            if output is not None:
+                yield Link(tool, output.path, port.tool, port.path, fit, "route")
+
+    def named_by(self, port: Port, nouns: tuple[str, ...]) -> Iterator[Link]:
+        """Yield links from lists of what some nouns name, for an id that nothing gives by its whole name."""
+        lists = self._lists_named(nouns, self._apis[port.tool])[:MAX_LISTS]
+        yield from self._elements(port, self._others(lists, port.tool), nouns, REST_OF_NAME)
+
+    def rests_of_name(self, port: Port) -> list[tuple[str, ...]]:
+        """Return what an input may be the id of, by ever shorter rests of its name: `ancestor_folder_id`, folders."""
+        nouns = self._nouns_of(port)
+        rests = [nouns[start:] for start in range(len(nouns))]
+        # What somebody is in a record (`requester_id`) is a user.
+        if nouns and nouns[-1] in PEOPLE:
+            rests += [("user",), ("member",)]
+        return rests
+
+    def parts_of_parents(self, port: Port, nouns: tuple[str, ...]) -> Iterator[Link]:
+        """Yield links from lists in the records that a path goes through, `integration.cmdb_tables[].id`."""
+        for parent in _parents(self._apis[port.tool].collection_of(port)):
+            for tool in self._lists.get(parent, ()):
+                for output in self._apis[tool].outputs:
+                    element, _, level = output.path.rpartition(".")
+                    if not element.endswith("[]") or not _is_identifier(level):
+                        continue
+                    of = canonical(element.rpartition(".")[2].removesuffix("[]"))
+                    if of[-len(nouns) :] == nouns:
+                        yield Link(tool, output.path, port.tool, port.path, REST_OF_NAME, "route")
+
+    def may_feed(self, link: Link, port: Port) -> bool:
+        """Return False for what a record of a collection says, where a call adds to the collection or changes it.
+
+        A new call's number comes from the request, not from an old call, and who is banned is not among those who are
+        banned already. What runs showed (flows) is not asked here.
+        """
+        consumer, producer = self._apis[port.tool].route, self._apis[link.producer].route
+        if consumer is None or producer is None:
+            return True
+        slot = consumer.slots.get(port.path)
+        if slot is not None:
+            return _may_fill_slot(link, port, producer, consumer, slot)
+        if not consumer.writes_content:
+            return True
+        return _may_be_content(port, producer, consumer)
+
+    # --- names ---
+
+    def _nouns_of(self, port: Port) -> tuple[str, ...]:
+        """Return the words of what an input is the id of: by its name, by what is around it, or by its path."""
+        levels = port.path.replace("[]", "").split(".")
+        for level in reversed(levels):
+            nouns = _without_identifiers(canonical(level))
+            if nouns:
+                return nouns
+        node = self._apis[port.tool]
+        collection = "" if node.route is None else node.route.slots.get(port.path, node.route.path)
+        return _without_identifiers(resource(collection))
+
+    def _lists_named(self, nouns: tuple[str, ...], consumer: ApiNode) -> list[str]:
+        """Return tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
+        if not nouns:
+            return []
+        lists = []
+        for tool in self._lists_of.get(nouns[-1], ()):
+            listed = resource(self._apis[tool].path)
+            rest = set(listed[: -len(nouns)])
+            if listed[-len(nouns) :] == nouns and rest <= consumer.nouns:
+                lists.append(tool)
+        return lists
+
+    def _element(self, tool: str, port: Port, nouns: tuple[str, ...]) -> Port | None:
+        """Return the part of a list that names one of its elements as an input does, if there is one.
+
+        First the part that is called as the input is, unless that is the name of the thing alone: then the part that
+        other operations address an element by, then an id, and a name last.
+        """
+        names = self._slot_names(port, tool, nouns)
+        best: Port | None = None
+        best_order = (0, 0, 0)
+        for output in self._apis[tool].outputs:
+            if not _types_agree(output, port):
+                continue
+            rank = _rank_of_part(output, port, nouns, names)
+            if not rank:
+                continue
+            same_kind = bool(output.leaf.types & port.leaf.types) + (output.leaf.format == port.leaf.format)
+            # Of equal parts the outermost: `[].id` before `[].owner.id`.
+            order = (rank, same_kind, -output.path.count("."))
+            if best is None or order > best_order:
+                best, best_order = output, order
+        return best
+
+    def _slot_names(self, port: Port, tool: str, nouns: tuple[str, ...]) -> frozenset[str]:
+        """Return the names that operations have for an element of what a tool lists, and for an input in its place."""
+        collection = self._apis[port.tool].collection_of(port)
+        names = {_last_level(port.path)}
+        names |= self._names_behind(collection)
+        names |= self._names_behind(self._apis[tool].path)
+        # The name of the thing alone (`order`) does not tell its id from its other parts.
+        telling = [name for name in names if not set(canonical(name)) <= set(nouns)]
+        return frozenset(telling)
+
+    def _names_behind(self, collection: str) -> set[str]:
+        """Return the names of the parameter that follows a path."""
+        names = self._names_in_slot.get(collection)
+        if names is None:
+            names = self._names_in_slot[collection] = set()
+            for tool in self._in_slots.get(collection, ()):
+                route = self._apis[tool].route
+                for name, place in route.slots.items() if route is not None else ():
+                    if place == collection:
+                        names.add(name)
+        return names
+
+
+def _sought(port: Port, route: Route) -> _Sought | None:
+    collection = route.slots.get(port.path)
+    if collection is not None:
+        return _Sought(collection, collection, resource(collection))
+    if port.meaning.words & IDENTIFIERS:
+        return _Sought("", route.path, _without_identifiers(canonical(_last_level(port.path))))
+    return None
+
+
+def _may_fill_slot(link: Link, port: Port, producer: Route, consumer: Route, slot: str) -> bool:
+    """Return False for a value that a path must not take from this producer."""
+    addressed = f"{slot}/{{}}"
+    if producer.of_caller and not consumer.reads and consumer.path == addressed:
+        return False  # whom to delete is not who asks for it
+    if consumer.method != "PUT" or not consumer.writes_content:
+        return True
+    of_the_collection = producer.path in (slot, addressed) and not _is_own_id(link.output)
+    return not (of_the_collection and _adds_member(port, consumer))
+
+
+def _may_be_content(port: Port, producer: Route, consumer: Route) -> bool:
+    """Return False for content of a change that an old record of the same collection must not give."""
+    # Paths end alike where the records are alike: a managed company is a company.
+    if resource(producer.path)[-1:] != resource(consumer.path)[-1:]:
+        return True
+    words = port.meaning.words
+    if words & IDENTIFIERS and not words & SECRETS:
+        return not _is_of_another(port, resource(consumer.path)) or producer.path != consumer.path
+    # A change has to repeat these from the record that it changes.
+    return bool(words & {"version", "etag", "revision"})
+
+
+def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Collection[str]) -> int:
+    """Return how well a part of an element addresses it as an input wants, 0 for not at all.
+
+    Args:
+        output: the part.
+        port: the input.
+        nouns: words of what the collection is of.
+        names: names that operations have for an element, without those that only say what it is.
+    """
+    words, wanted, level = output.meaning.words, port.meaning.words, _last_level(output.path)
+    own = words.difference(nouns)
+    rest = wanted.difference(nouns)  # the "number" of an issue_number
+    is_bare = not rest and set(canonical(_last_level(port.path))) <= set(nouns)
+    if not is_bare:
+        if level == _last_level(port.path):
+            return 6
+        if words == wanted:
+            return 5
+    if level in names:
+        return 4
+    if words & IDENTIFIERS:
+        is_plain_id = words - IDENTIFIERS <= set(nouns)
+        if is_plain_id or own == rest:
+            return 3
+    if words == wanted or (rest and own == rest):
+        return 2
+    if words & (rest | IDENTIFIERS):
+        return 1
+    return 0
+
+
+def _without_identifiers(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if word not in IDENTIFIERS)
+
+
+def _last_level(path: str) -> str:
+    return path.replace("[]", "").rsplit(".", 1)[-1]
+
+
+def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
+    """Return True for the id of a thing that a collection is not of: the user of a membership."""
+    of = port.meaning.words - IDENTIFIERS - {"parent"}
+    return bool(of) and not of & set(collection)
+
+
+def _is_own_id(output: str | None) -> bool:
+    """Return True for the id of an element itself (``entries[].id``), not of what it has (``[].user.id``)."""
+    place, _, level = (output or "").rpartition(".")
+    return place.endswith("[]") and _is_identifier(level)
+
+
+def _is_identifier(level: str) -> bool:
+    return set(canonical(level)) <= IDENTIFIERS
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield the paths in front of a path, nearest first.
+
+    >>> list(_parents("/users/{}/tables"))
+    ['/users/{}', '/users']
+    """
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _adds_member(port: Port, consumer: Route) -> bool:
+    """Return True if a PUT puts one thing into a collection of others: a user among the bans."""
+    collection = consumer.slots[port.path]
+    return consumer.path == f"{collection}/{{}}" and _is_of_another(port, resource(collection))
+
+
+def _shared_levels(one: str, other: str) -> int:
+    """Return how many levels two paths have in common from the beginning."""
+    shared = 0
+    for level, other_level in zip(one.split("/"), other.split("/"), strict=False):
+        if level != other_level:
+            break
+        shared += 1
+    return shared
+
+
+def _types_agree(output: Port, wanted: Port) -> bool:
+    """Return True if a value may become another one; a text may be a number, and who says no type may be anything."""
+    if output.meaning.shape != wanted.meaning.shape:
+        return not (output.leaf.types and wanted.leaf.types)
+    return True
