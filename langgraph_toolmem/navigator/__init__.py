@@ -6,7 +6,6 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
-``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
 ``deferred``      tools that the model finds by a search, and the step; ``providers``: their forms for each provider
@@ -17,12 +16,11 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
@@ -31,11 +29,10 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies import CurrentGraph
+from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
-from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.tool_search import TARGETS, CurrentSearch, targets_of
 
 if TYPE_CHECKING:
@@ -47,53 +44,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
     from langgraph_toolmem.navigator.plan.problem import PlanSettings
     from langgraph_toolmem.navigator.tool_search.search import ToolHit
+    from langgraph_toolmem.papers.naviagent.evolution import PruneCandidate, WeightChange
+    from langgraph_toolmem.papers.naviagent.learned import TrainedLinks
     from langgraph_toolmem.runs.tools import ToolSpec
-
-PATIENCE: Final = 0.5
-"""Seconds that a search waits for past runs to be read from disk."""
-
-
-LAMBDA: Final = 0.5
-LEAST: Final = 1e-9
-"""Least change of a weight that counts as one."""
-
-
-@dataclass(frozen=True, slots=True)
-class PruneCandidate:
-    """A tool that may leave.
-
-    Attributes:
-        tool: its name.
-        score: see `prune_score`.
-        calls: number of its calls.
-        failure_rate: share of these calls that failed.
-    """
-
-    tool: str
-    score: float
-    calls: float
-    failure_rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class WeightChange:
-    """A link whose weight follows recent use.
-
-    Attributes:
-        source, target: i and j of w(i→j).
-        before, after: its weight.
-    """
-
-    source: str
-    target: str
-    before: float
-    after: float
-
-
-def prune_score(ok: float, failed: float) -> float:
-    """Return λ·σ(failure rate) + (1 − λ)·σ(1/calls), with the logistic function σ and λ = 0.5 [P]."""
-    calls = ok + failed
-    return LAMBDA * _sigmoid(failed / calls) + (1 - LAMBDA) * _sigmoid(1 / calls)
 
 
 class Navigator(Method):
@@ -122,16 +75,15 @@ class Navigator(Method):
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._settings = settings
-        texts = isinstance(aliases, Mapping) and all(isinstance(each, str) for each in (*aliases, *aliases.values()))
-        _check(aliases is None or texts, "aliases", "a mapping of 'tool.path' to names of parameters", aliases)
+        _check(_are_aliases(aliases), "aliases", "a mapping of 'tool.path' to names of parameters", aliases)
         self._aliases = dict(aliases or {})
+        self._links: TrainedLinks | None = None
 
     def open(self, core: Core) -> None:
         """Take its table."""
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, self._aliases)
-        self.links = TrainedLinks(core)
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
         self.decisions = DecisionLog(core)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
@@ -224,19 +176,16 @@ class Navigator(Method):
         _check(query is None or isinstance(query, str), "query", "a text", query)
         out = self._out(avoid, available)
         if target is None:
-            target = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
-            if not target:
+            targets = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
+            if not targets:
                 return Plan(())
         else:
-            target = [target] if isinstance(target, str) else target
-            _check_names("target", target)
-            if any(name in out for name in target):
-                raise ConfigurationError("A target is among the tools that must not be used.")
+            targets = _targets_given(target, out)
         history = self.history()
         with self.dependencies() as graph:
             return plan(
                 graph,
-                target or (),
+                targets,
                 known,
                 k=k,
                 strategy=strategy,
@@ -316,18 +265,15 @@ class Navigator(Method):
         """
         _check(is_count(most, 0), "most", "a whole number >= 0", most)
         self._check_writable(dry_run)
+        from langgraph_toolmem.papers.naviagent.evolution import prune_candidates
+
         history = self._graph.history(at_once=True)
         with self._graph.held() as graph:
             tools = graph.apis.keys() - graph.left_out
-        found = []
-        for tool in tools:
-            ok, failed = history.good(tool), history.failures.get(tool, 0.0)
-            if ok + failed:
-                found.append(PruneCandidate(tool, prune_score(ok, failed), ok + failed, failed / (ok + failed)))
-        found = sorted(found, key=lambda each: (-each.score, each.tool))[:most]
-        if not dry_run and found:
-            self.evidence.exclude([each.tool for each in found])
-        return found
+        candidates = prune_candidates(tools, history)[:most]
+        if not dry_run and candidates:
+            self.evidence.exclude([candidate.tool for candidate in candidates])
+        return candidates
 
     def restore(self, tools: Collection[str]) -> None:
         """Return pruned tools to plans and searches.
@@ -339,8 +285,9 @@ class Navigator(Method):
         _check_names("tools", tools)
         self._check_writable(False)
         pruned = self.pruned()
-        if wrong := [name for name in tools if name not in pruned]:
-            raise ConfigurationError(f"{wrong[0]!r} is not pruned; pruned tools: {', '.join(pruned) or 'none'}.")
+        for name in tools:
+            if name not in pruned:
+                raise ConfigurationError(f"{name!r} is not pruned; pruned tools: {', '.join(pruned) or 'none'}.")
         self.evidence.restore(list(tools))
 
     def pruned(self) -> list[str]:
@@ -369,22 +316,19 @@ class Navigator(Method):
         _check(is_number(days) and 1 <= days <= MOST_DAYS, "days", f"a number from 1 to {MOST_DAYS}", days)
         _check(is_share(eta), "eta", "a share from 0 to 1", eta)
         self._check_writable(dry_run)
+        from langgraph_toolmem.papers.naviagent.evolution import weight_changes
+
+        # Under the lock of learning: a call that ends in between would count for the new weights and the old counts.
         with self.evidence.lock:
             history = self._graph.history(at_once=True)
-            successes, uses = self.evidence.recent(days)
-            found = []
-            for source, target in dict.fromkeys((*history.transitions, *history.weights)):
-                used, good = uses.get(target, 0.0), successes.get((source, target), 0.0)
-                if source != START and used:
-                    before = history.weight(source, target)
-                    after = eta * before + (1 - eta) * min(1.0, good / used)
-                    if abs(after - before) > LEAST:
-                        found.append(WeightChange(source, target, before, after))
-            if not dry_run and found:
-                changed = {(each.source, each.target): each.after for each in found}
-                self.evidence.weigh({**history.weights, **changed})
+            changes = weight_changes(history, self.evidence.recent(days), eta)
+            if not dry_run and changes:
+                weights = dict(history.weights)
+                for change in changes:
+                    weights[change.source, change.target] = change.after
+                self.evidence.weigh(weights)
                 self._graph.expire()
-        return sorted(found, key=lambda each: (-abs(each.after - each.before), each.target, each.source))
+        return changes
 
     def _check_writable(self, dry_run: bool) -> None:
         _check(isinstance(dry_run, bool), "dry_run", "True or False", dry_run)
@@ -396,9 +340,25 @@ class Navigator(Method):
     apropagate = async_variant(propagate)
 
     @property
+    def links(self) -> TrainedLinks:
+        """Return the table of scores of links that `hgt.train_links` keeps in this memory."""
+        from langgraph_toolmem.papers.naviagent.learned import TrainedLinks
+
+        if self._links is None:
+            self._links = TrainedLinks(self.core)
+        return self._links
+
+    @property
     def learned(self) -> LinkScores | None:
         """Return the scores that `hgt` trained on the memory; None unless they are better than structure alone."""
-        return self.links.scores()
+        return self.links.scores() if self._is_trained() else None
+
+    def _is_trained(self) -> bool:
+        """Return True if somebody trained links on this memory, now or in an earlier process."""
+        if self._links is not None:
+            return True
+        home = self.core.home
+        return home is not None and (home / LINK_TABLE).exists()
 
     def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
         """Return the dependency graph as it is now; nobody changes it within the ``with`` block."""
@@ -416,18 +376,27 @@ class Navigator(Method):
 
     def report(self) -> Section | None:
         """Return how good the trained table of links is, if one is used, and how called tools were found."""
-        links, (first, later, never, sent, saved, calls) = self.links.report(), self.evidence.searches()
-        if not calls:
+        links = self.links.report() if self._is_trained() else None
+        sums = self.evidence.searches()
+        if not sums.model_calls:
             return links
-        called = max(1, first + later + never)
+        calls = sums.first + sums.later + sums.never
+        called = max(1, calls)
         sentence = (
-            f"Tool search: of {first + later + never:,} calls {first / called:.0%} were found by the first search, "
-            f"{later / called:.0%} by a later one, {never / called:.0%} without one; a model turn was sent about "
-            f"{sent / calls:,.0f} tokens of tools and saved {saved / calls:,.0f}."
+            f"Tool search: of {calls:,} calls {sums.first / called:.0%} were found by the first search, "
+            f"{sums.later / called:.0%} by a later one, {sums.never / called:.0%} without one; a model turn was sent "
+            f"about {sums.sent / sums.model_calls:,.0f} tokens of tools and saved "
+            f"{sums.saved / sums.model_calls:,.0f}."
         )
-        figures = {"first": first, "later": later, "never": never, "tokens_sent": sent, "tokens_saved": saved}
-        more = links or Section("Navigator")
-        return Section("Navigator", {**more.figures, "tool_search": figures}, (*more.sentences, sentence))
+        figures = {
+            "first": sums.first,
+            "later": sums.later,
+            "never": sums.never,
+            "tokens_sent": sums.sent,
+            "tokens_saved": sums.saved,
+        }
+        before = links or Section("Navigator")
+        return Section("Navigator", {**before.figures, "tool_search": figures}, (*before.sentences, sentence))
 
     def turn(self, learned: LearnedTurn) -> Record:
         """Return what results showed that was not known of their tools yet."""
@@ -447,26 +416,45 @@ class Navigator(Method):
 
     def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
         core = self.core
+        # Without a user there is nobody whose runs may be looked at, where the namespace keeps users apart.
         if core.vectors.empty or (user_id is None and core.users.apart):
             return None
         user = core.users.of(user_id)
         runs = core.past_runs(user)
-        return None if runs is None else (user.namespace, runs)
+        if runs is None:
+            return None
+        return user.namespace, runs
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
         _check_names("avoid", avoid)
         if available is not None:
             _check_names("available", available)
-        return {*avoid, *(() if available is None else (name for name in self.tools if name not in available))}
+            return {*avoid, *(self.tools.keys() - set(available))}
+        return {*avoid}
 
 
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value))
+def _are_aliases(aliases: object) -> bool:
+    if aliases is None:
+        return True
+    return isinstance(aliases, Mapping) and _are_texts(aliases.keys()) and _are_texts(aliases.values())
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _check_names(what: str, names: object) -> None:
-    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+    # A single name is a collection of letters, and letters are no tools.
+    if isinstance(names, str) or not isinstance(names, Collection) or not _are_texts(names):
         raise ConfigurationError(f"{what} must be a collection of names of tools, got {names!r}.")
+
+
+def _targets_given(target: str | Sequence[str], out: Collection[str]) -> Sequence[str]:
+    targets = [target] if isinstance(target, str) else target
+    _check_names("target", targets)
+    if any(name in out for name in targets):
+        raise ConfigurationError("A target is among the tools that must not be used.")
+    return targets
 
 
 def _check(holds: bool, what: str, expected: str, given: object) -> None:

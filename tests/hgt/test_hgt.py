@@ -16,11 +16,11 @@ torch = pytest.importorskip("torch", reason='torch is not installed; type: pip i
 from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError  # noqa: E402
 from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
-from langgraph_toolmem.hgt.model import API, RelationalAttention, segment_softmax  # noqa: E402
-from langgraph_toolmem.hgt.train import BEFORE, Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph  # noqa: E402
+from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE  # noqa: E402
 from langgraph_toolmem.navigator.history import History  # noqa: E402
-from langgraph_toolmem.navigator.learned import TABLE  # noqa: E402
+from langgraph_toolmem.papers.naviagent.model import API, RelationalAttention, segment_softmax  # noqa: E402
+from langgraph_toolmem.papers.naviagent.train import BEFORE, Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
 from langgraph_toolmem.runs.tools import ToolSpec  # noqa: E402
 from langgraph_toolmem.text.embedders import resolve_embedder  # noqa: E402
 
@@ -174,7 +174,7 @@ def test_a_memory_is_trained_on_and_served_without_torch(tmp_path: Path):
             train_links(memory, QUICK)
         teach(memory, MORE_THINGS[:21])
         figures = train_links(memory, QUICK)
-    assert (tmp_path / TABLE).is_file()
+    assert (tmp_path / LINK_TABLE).is_file()
     code = f"""
 import sys
 from langgraph_toolmem import Navigator, ToolMemory

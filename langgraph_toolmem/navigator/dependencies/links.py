@@ -7,7 +7,7 @@ Structure and record give each link a weight, a mean of the two in which structu
 With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
 that is never taken where it could be thus loses against those that are.
 
-A trained table (`learned`) has a score p(o→i) of each link from output o to input i. It stands where ``COLD · fit``
+A trained table (`papers.naviagent.learned`) has a score p(o→i) of each link from output o to input i. It stands where ``COLD · fit``
 stood if it is more [O]. It only raises weights: links that were not seen yet are learned as unlikely, and plans lost
 right chains by that.
 """
@@ -21,6 +21,8 @@ from langgraph_toolmem.navigator.history import Flow, History
 
 PRIOR: Final = 2.0
 """Uses of a tool that structure, or a learned probability, counts as much as."""
+LINK_TABLE: Final = "links.json"
+"""File in the memory's folder with the scores that training left (`papers.naviagent.learned`)."""
 COLD: Final = 0.6
 """Weight of a perfect fit without any record."""
 

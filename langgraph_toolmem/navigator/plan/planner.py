@@ -18,7 +18,6 @@ from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependen
 from langgraph_toolmem.navigator.dependencies.links import LinkScores
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
-from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.problem import (
     Assignment,
     Choice,
@@ -297,7 +296,9 @@ def plan(
         problem = PlanSearch(producers, target, there, settings=settings or PlanSettings(), avoid=without)
 
         def solve() -> Solution:
-            return anneal(problem, Random(seed), expired) if strategy == "annealing" else alpha_beta(problem, expired)
+            if strategy == "annealing":
+                return _annealed(problem, seed, expired)
+            return alpha_beta(problem, expired)
 
         found = solve()
         if asks_for_system_value(found.draft):
@@ -391,6 +392,13 @@ def equivalents(
             score = 0.4 * (1.0 if wanted else outs) + 0.4 * ins + 0.2 * graph.affinity(tool, other)
             scores[other] = score / (1 + missing)
     return sorted(scores, key=lambda other: (-scores[other], other))
+
+
+def _annealed(problem: PlanSearch, seed: int, expired: Callable[[], bool]) -> Solution:
+    """Return the answer of the paper's heuristic search, which the caller named."""
+    from langgraph_toolmem.papers.naviagent.annealing import anneal
+
+    return anneal(problem, Random(seed), expired)
 
 
 def recombine(

@@ -14,11 +14,11 @@ from test_navigator_meaning import anything
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, weight_of
+from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE, Link, weight_of
 from langgraph_toolmem.navigator.history import History, plain_path
-from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.plan.problem import Producers
+from langgraph_toolmem.papers.naviagent.learned import LinkTable, digest_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of
 
@@ -224,13 +224,13 @@ def test_a_table_has_scores_of_tools_that_are_as_they_were():
 def test_a_memory_uses_a_table_that_is_better_than_structure(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     specs = world()
     for worth, first in ((0.9, "find_parcel"), (0.5, "list_order")):
-        (tmp_path / TABLE).write_text(json.dumps(table(specs, learned=worth)))
+        (tmp_path / LINK_TABLE).write_text(json.dumps(table(specs, learned=worth)))
         with ToolMemory(tmp_path, tools=specs.values(), methods=[Navigator()]) as memory:
             assert (memory.navigator.learned is not None) is (worth == 0.9)
             assert memory.navigator.plan(target="read_order").tools[0] == first
             if worth == 0.9:
                 assert memory.report()["navigator"]["learned"] == 0.9
-    (tmp_path / TABLE).write_bytes(b"damaged")
+    (tmp_path / LINK_TABLE).write_bytes(b"damaged")
     with ToolMemory(tmp_path, tools=specs.values(), methods=[Navigator()]) as hurt:
         assert hurt.navigator.learned is None
         assert hurt.navigator.plan(target="read_order").tools[0] == "list_order"

@@ -15,10 +15,10 @@ from queues import Clock
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.navigator import prune_score
 from langgraph_toolmem.navigator.dependencies.links import Link, weight_of
 from langgraph_toolmem.navigator.evidence import LinkWeightsSet, NavigatorEvidence, PrunedTool, PutBack
 from langgraph_toolmem.navigator.plan.planner import Plan
+from langgraph_toolmem.papers.naviagent.evolution import prune_score
 from langgraph_toolmem.runs.tools import read_tools
 
 # --- plans ---

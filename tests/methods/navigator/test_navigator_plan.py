@@ -16,7 +16,6 @@ from test_navigator_graph import tool
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
-from langgraph_toolmem.navigator.plan.annealing import anneal, fitness
 from langgraph_toolmem.navigator.plan.planner import Chain, Strategy, equivalents, plan, recombine, same_effects
 from langgraph_toolmem.navigator.plan.problem import (
     Assignment,
@@ -27,6 +26,7 @@ from langgraph_toolmem.navigator.plan.problem import (
     asks_for_system_value,
 )
 from langgraph_toolmem.navigator.plan.reach import reach_of
+from langgraph_toolmem.papers.naviagent.annealing import anneal, fitness
 from langgraph_toolmem.runs.tools import ToolSpec
 
 both = pytest.mark.parametrize("strategy", ["alpha_beta", "annealing"])

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS, LinkModel, Relation
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.learned import digest_of
+from langgraph_toolmem.papers.naviagent.learned import digest_of
+from langgraph_toolmem.papers.naviagent.model import API, PARAMETER, RELATIONS, LinkModel, Relation
 from langgraph_toolmem.text.tools import Wording, embedded_text
 
 if TYPE_CHECKING:

@@ -1,0 +1,10 @@
+"""NaviAgent (arXiv 2506.19500) as published; the default of tool search and plans is `navigator`.
+
+``annealing``  the heuristic search of section 4; by default chains come from the exact alpha-beta search
+``evolution``  pruning and weights of section 5; by default the graph only grows, and weights are all-time counts
+``model``      the graph model of section 3, in torch
+``train``      its training on what a memory has seen (`train_links`, extra ``hgt``)
+``learned``    the table of scores that training leaves, read without torch; without one, structure and counts weigh
+
+[P] marks what the paper says, [R] our reading where it says too little, [O] our own choice.
+"""
