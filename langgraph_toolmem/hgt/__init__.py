@@ -1,6 +1,6 @@
 """Training of the published scorer of links: `train_links(memory)` and its settings (extra ``hgt``).
 
-The graph model is NaviAgent's and stands with the paper's other rules in `papers.naviagent`. Nothing else imports torch.
+The graph model is in `papers.naviagent`, with the paper's other rules. Nothing else imports torch.
 """
 
 from __future__ import annotations

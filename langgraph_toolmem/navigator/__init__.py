@@ -19,7 +19,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
@@ -176,7 +175,9 @@ class Navigator(Method):
         _check(query is None or isinstance(query, str), "query", "a text", query)
         out = self._out(avoid, available)
         if target is None:
-            targets = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
+            targets: Sequence[str] = targets_of(
+                self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id)
+            )
             if not targets:
                 return Plan(())
         else:

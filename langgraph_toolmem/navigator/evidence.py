@@ -159,7 +159,7 @@ class NavigatorEvidence(Table):
             return
         counted = self.days.setdefault(str(hour // HOURS), {})
         if tool in counted or len(counted) < MAX_TARGETS:
-            uses, failures, sources = counted.get(tool, (0, 0, {}))
+            uses, failures, sources = counted.get(tool) or [0, 0, {}]
             counted[tool] = [uses + 1, failures + (status == "failed"), sources]
             if status == "ok" and after is not None and (after in sources or len(sources) < MAX_SOURCES):
                 sources[after] = sources.get(after, 0) + 1

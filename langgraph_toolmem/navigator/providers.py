@@ -47,8 +47,8 @@ def _searches_at_openai(model: Any) -> bool:
         return False
     if getattr(model, "use_responses_api", None) is False:
         return False
-    from_gpt_5_4 = r"^gpt-(?:5\.(?:[4-9]|[1-9]\d)|[6-9]|[1-9]\d)(?!\d)"
-    return re.match(from_gpt_5_4, _model_name(model)) is not None
+    from_5_4 = re.compile(r"^gpt-(?:5\.(?:[4-9]|[1-9]\d)|[6-9]|[1-9]\d)(?!\d)")
+    return from_5_4.match(_model_name(model)) is not None
 
 
 def _defers_at_anthropic(model: Any) -> bool:
@@ -59,8 +59,8 @@ def _defers_at_anthropic(model: Any) -> bool:
     if not at_anthropic and "ChatAnthropicBedrock" not in kinds:
         return False
     # A date may follow the version ("claude-sonnet-4-20250514" is Claude 4), so a version has two digits at most.
-    from_claude_4_5 = r"claude-(?:opus|sonnet|haiku)-(?:4[-.](?:[5-9]|[1-9]\d)(?!\d)|(?:[5-9]|[1-9]\d)(?!\d))"
-    return re.search(from_claude_4_5, _model_name(model)) is not None
+    from_4_5 = re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4[-.](?:[5-9]|[1-9]\d)(?!\d)|(?:[5-9]|[1-9]\d)(?!\d))")
+    return from_4_5.search(_model_name(model)) is not None
 
 
 def _class_names(model: Any) -> set[str]:

@@ -7,9 +7,9 @@ Structure and record give each link a weight, a mean of the two in which structu
 With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
 that is never taken where it could be thus loses against those that are.
 
-A trained table (`papers.naviagent.learned`) has a score p(o→i) of each link from output o to input i. It stands where ``COLD · fit``
-stood if it is more [O]. It only raises weights: links that were not seen yet are learned as unlikely, and plans lost
-right chains by that.
+A trained table (`papers.naviagent.learned`) has a score p(o→i) of each link from output o to input i. It takes the
+place of ``COLD · fit`` if it is more [O]. It only raises weights: links that were not seen yet are learned as unlikely,
+and plans lost right chains by that.
 """
 
 from __future__ import annotations

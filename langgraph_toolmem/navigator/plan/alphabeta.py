@@ -19,14 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, PlanSettings, step_depths
 from langgraph_toolmem.text.meaning import Port
-
-_CLOCK_EVERY: Final = 32  # nodes between two looks at the clock
-_OPEN: Final = 6.0  # half of it, when the search is at its end, is as much as S can be
-_SAME: Final = 1 + 1e-12
 
 
 class Solution(NamedTuple):
@@ -47,10 +43,21 @@ class Solution(NamedTuple):
 
 def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
     """Return the most reliable draft; `exact`: without the two cuts that may lose a better chain. See the module."""
-    settings = replace(problem.settings, alpha=0.0, beta=_OPEN) if exact else problem.settings
+    settings = problem.settings
+    if exact:
+        # β falls to half of this at the end of the search, and S is never as much.
+        settings = replace(settings, alpha=0.0, beta=6.0)
     search = _Search(problem, settings, expired)
     search.open(problem.target, (), 1.0)
     return search.best._replace(cut_short=search.over, nodes=search.nodes)
+
+
+class _Settled(NamedTuple):
+    """An input that has one option, and what its question cost before."""
+
+    port: Port
+    choice: Choice
+    asked_before: float | None
 
 
 class _Search:
@@ -67,21 +74,22 @@ class _Search:
 
     def open(self, tool: str, rest: tuple[Port, ...], score: float) -> None:
         """Add a step: what it needs is settled where there is no choice and left open where there is."""
-        settled: list[tuple[tuple[str, str, str], Choice, float | None]] = []
+        settled: list[_Settled] = []
         left = []
         for port in self.problem.needs(tool):
             options = self.problem.options(port)
-            if len(options) == 1:
-                self.draft[port.key] = options[0]
-                before = self.asked.get(options[0].question)
-                settled.append((port.key, options[0], before))
-                score *= self._cost(options[0])
-            else:
+            if len(options) > 1:
                 left.append(port)
+                continue
+            (choice,) = options
+            self.draft[port.key] = choice
+            settled.append(_Settled(port, choice, self.asked.get(choice.question)))
+            score *= self._cost(choice)
         self._visit((*left, *rest), score)
-        for key, choice, before in reversed(settled):
-            del self.draft[key]
-            self._unask(choice, before)
+        # In reverse: two inputs may share a question, and each step back restores what was before it.
+        for step in reversed(settled):
+            del self.draft[step.port.key]
+            self._unask(step.choice, step.asked_before)
 
     def _cost(self, choice: Choice) -> float:
         """Return what a choice does to the score, and note that the user is asked."""
@@ -104,7 +112,11 @@ class _Search:
         counted = set(self.asked)
         for port in still:
             options = self.problem.options(port)
-            question = next((choice.question for choice in options if choice.kind == "user"), ())
+            question: tuple[object, ...] = ()
+            for choice in options:
+                if choice.kind == "user":
+                    question = choice.question
+                    break
             # What shares a question may come for free; the first of them pays.
             if question not in counted:
                 score *= self.problem.best(port)
@@ -112,10 +124,9 @@ class _Search:
         return score
 
     def _visit(self, still: tuple[Port, ...], score: float) -> None:
-        self.nodes += 1
-        if self.nodes >= self.settings.max_nodes or (self.nodes % _CLOCK_EVERY == 0 and self.expired()):
-            self.over = True
-        if self._bound(still, score) <= self.best.score * _SAME:
+        self._count_node()
+        # A chain that is better by a rounding error is no better.
+        if self._bound(still, score) <= self.best.score * (1 + 1e-12):
             return
         if not still:
             self.best = Solution(dict(self.draft), score)
@@ -126,19 +137,32 @@ class _Search:
                 return
             before = self.best
             self.draft[port.key] = choice
-            if choice.kind != "step":
-                asked = self.asked.get(choice.question)
-                self._visit(rest, score * self._cost(choice))
-                self._unask(choice, asked)
-            elif choice.origin in self.levels:
-                self._link(rest, score * choice.value)
-            elif self.levels[port.tool] < self.settings.depth:
-                self.levels[choice.origin] = self.levels[port.tool] + 1
-                self.open(choice.origin, rest, score * choice.value * self.settings.delta)
-                del self.levels[choice.origin]
+            self._try(port, choice, rest, score)
             del self.draft[port.key]
-            if self.best is not before and choice.kind == "step" and self._score(port, choice) >= self._beta():
+            is_better = self.best is not before
+            if is_better and choice.kind == "step" and self._score(port, choice) >= self._beta():
                 return
+
+    def _count_node(self) -> None:
+        self.nodes += 1
+        if self.nodes >= self.settings.max_nodes:
+            self.over = True
+        # A look at the clock costs as much as a node.
+        elif self.nodes % 32 == 0 and self.expired():
+            self.over = True
+
+    def _try(self, port: Port, choice: Choice, rest: tuple[Port, ...], score: float) -> None:
+        """Settle what is open after one choice for an input."""
+        if choice.kind != "step":
+            asked = self.asked.get(choice.question)
+            self._visit(rest, score * self._cost(choice))
+            self._unask(choice, asked)
+        elif choice.origin in self.levels:
+            self._link(rest, score * choice.value)
+        elif self.levels[port.tool] < self.settings.depth:
+            self.levels[choice.origin] = self.levels[port.tool] + 1
+            self.open(choice.origin, rest, score * choice.value * self.settings.delta)
+            del self.levels[choice.origin]
 
     def _link(self, rest: tuple[Port, ...], score: float) -> None:
         """Feed an input by a step that is there already, unless that makes a circle or lies too deep."""
@@ -152,21 +176,21 @@ class _Search:
         """Return the options without those that α cuts off."""
         level = self.levels[port.tool] + 1
         least = self._alpha() * math.exp(-self.settings.kappa * level)
-        found = []
-        first = True
+        worth_trying = []
+        has_producer = False
         for choice in self.problem.options(port):
-            producer = choice.kind == "step"
-            if (
-                producer
-                and not first
-                and choice.origin not in self.levels
-                and self._score(port, choice) < least
-                and self.problem.helps(choice.origin, port.tool) < 2
-            ):
-                continue
-            first = first and not producer
-            found.append(choice)
-        return found
+            if choice.kind == "step":
+                # The best producer of an input is never left out, whatever its score.
+                if has_producer and self._is_cut_off(port, choice, least):
+                    continue
+                has_producer = True
+            worth_trying.append(choice)
+        return worth_trying
+
+    def _is_cut_off(self, port: Port, choice: Choice, least: float) -> bool:
+        if choice.origin in self.levels or self._score(port, choice) >= least:
+            return False
+        return self.problem.helps(choice.origin, port.tool) < 2
 
     def _score(self, port: Port, choice: Choice) -> float:
         """Return S(u) of the producer of a choice."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import LinkScores
+from langgraph_toolmem.navigator.dependencies.nodes import ApiNode
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
 from langgraph_toolmem.navigator.plan.problem import (
@@ -33,10 +34,6 @@ from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.meaning import READING, Port, verb_of
 
 Strategy = Literal["alpha_beta", "annealing"]
-LEAST: Final = 0.5
-"""Share of outputs, or of inputs, that an equivalent tool has in common where no output is wanted."""
-HUB: Final = 500
-"""Tools of a parameter from which on it says nothing about what is equivalent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +152,10 @@ class Plan:
     @property
     def tools(self) -> tuple[str, ...]:
         """Return the tools of all chains, best chain first, each once."""
-        return tuple(dict.fromkeys(tool for chain in self.chains for tool in chain.tools))
+        tools: dict[str, None] = {}
+        for chain in self.chains:
+            tools.update(dict.fromkeys(chain.tools))
+        return tuple(tools)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a state or a stream."""
@@ -180,7 +180,8 @@ def tree(chain: Chain) -> str:
             return
         written.add(tool)
         for feed in step.feeds:
-            head = f"{feed.input}{'' if feed.required else '?'} <- "
+            mark = "" if feed.required else "?"
+            head = f"{feed.input}{mark} <- "
             if feed.source == "step":
                 write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
             elif feed.source == "done":
@@ -200,23 +201,29 @@ def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
     gifts: dict[str, list[OutputUse]] = {tool: [] for tool in order}
     asks: dict[tuple[object, ...], Question] = {}
     for tool in order:
-        found = [(port, _feed(port, draft.get(port.key), problem, feeds)) for port in problem.graph.apis[tool].inputs]
-        feeds[tool] = tuple(feed for _, feed in found if feed is not None)
-        for port, feed in found:
-            if feed is not None and feed.source == "step":
+        own = []
+        for port in problem.graph.apis[tool].inputs:
+            feed = _feed(port, draft.get(port.key), problem, feeds)
+            if feed is None:
+                continue
+            own.append(feed)
+            if feed.source == "step":
                 gifts[feed.origin].append(OutputUse(feed.output, tool, feed.input))
-            elif feed is not None and feed.source == "user":
+            elif feed.source == "user":
                 choice = draft[port.key]
-                system_value, asked = choice.sort == "produced", asks.get(choice.question)
-                if asked is None:
-                    asks[choice.question] = Question(
-                        tool, port.path, port.leaf.description, choice.reason, system_value
-                    )
-                else:
-                    also = (*asked.also, (tool, port.path))
-                    asks[choice.question] = replace(asked, also=also, system_value=asked.system_value or system_value)
-    steps = tuple(ChainStep(tool, feeds[tool], tuple(gifts[tool])) for tool in order)
-    return Chain(problem.target, steps, tuple(asks.values()), score)
+                asks[choice.question] = _asked(port, choice, asks.get(choice.question))
+        feeds[tool] = tuple(own)
+    steps = [ChainStep(tool, feeds[tool], tuple(gifts[tool])) for tool in order]
+    return Chain(problem.target, tuple(steps), tuple(asks.values()), score)
+
+
+def _asked(port: Port, choice: Choice, before: Question | None) -> Question:
+    """Return the question for an input, joined with the one that another input asks already."""
+    system_value = choice.sort == "produced"
+    if before is None:
+        return Question(port.tool, port.path, port.leaf.description, choice.reason, system_value)
+    also = (*before.also, (port.tool, port.path))
+    return replace(before, also=also, system_value=before.system_value or system_value)
 
 
 def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Collection[str]) -> InputSource | None:
@@ -233,18 +240,19 @@ def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Colle
 
 
 def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choice | None:
+    """Return the source of an optional input; None to leave it empty, which is right more often than a guess."""
     name = problem.known_for(port)
     if name is not None:
         return Choice("known", name, "", 1.0)
-    seen = {flow.source for flow, _ in problem.history.flows_into(port.tool, port.parameter)}
-    if not seen.intersection((*earlier, *problem.done)):
+    sources = {flow.source for flow in problem.history.flows_into(port.tool, port.parameter)}
+    if not sources.intersection((*earlier, *problem.done)):
         return None
-    there = (
-        choice
-        for choice in problem.options(port)
-        if choice.origin in seen and (choice.origin in earlier or choice.kind == "done")
-    )
-    return max(there, key=lambda choice: choice.value, default=None)
+    best: Choice | None = None
+    for choice in problem.options(port):
+        is_made = choice.origin in earlier or choice.kind == "done"
+        if choice.origin in sources and is_made and (best is None or choice.value > best.value):
+            best = choice
+    return best
 
 
 def plan(
@@ -284,52 +292,91 @@ def plan(
     names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
     if not names:
         raise ConfigurationError("plan needs a target: the name of the tool to end with.")
-    end = None if clock is None else clock() + budget
-
-    def expired() -> bool:
-        return clock is not None and end is not None and clock() >= end
-
-    there = known_ports(known)
-    producers = Producers(graph, history or History(), learned=learned, done=done, request=request)
-
-    def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
-        problem = PlanSearch(producers, target, there, settings=settings or PlanSettings(), avoid=without)
-
-        def solve() -> Solution:
-            if strategy == "annealing":
-                return _annealed(problem, seed, expired)
-            return alpha_beta(problem, expired)
-
-        found = solve()
-        if asks_for_system_value(found.draft):
-            problem.leave_aside(reach_of(problem))
-            found = solve()
-        if strategy == "alpha_beta" and asks_for_system_value(found.draft) and not found.cut_short:
-            # As in chess: when the window was too narrow to hold an answer, once more with an open one.
-            found = max(found, alpha_beta(problem, expired, exact=True), key=lambda solution: solution.score)
-        return chain_of(found.draft, problem, found.score), found.cut_short
-
+    search = _Search(
+        Producers(graph, history or History(), learned=learned, done=done, request=request),
+        known_ports(known),
+        settings or PlanSettings(),
+        strategy,
+        seed,
+        _Timer(clock, budget),
+    )
     best: list[Chain] = []
     others: list[Chain] = []
-    cut_short = False
     for target in names:
-        if target in avoid:
-            continue
-        chain, short = search(target, avoid)
-        cut_short |= short
+        if target not in avoid:
+            first, *further = search.routes(target, k, avoid)
+            best.append(first)
+            others += further
+    others.sort(key=_complete_first)
+    return Plan((*best, *others), search.cut_short)
+
+
+class _Timer:
+    """The end of a search; without a clock there is none."""
+
+    def __init__(self, clock: Callable[[], float] | None, budget: float) -> None:
+        self._clock = clock
+        self._end = 0.0 if clock is None else clock() + budget
+
+    def expired(self) -> bool:
+        return self._clock is not None and self._clock() >= self._end
+
+
+@dataclass(slots=True)
+class _Search:
+    """The searches of one plan.
+
+    Attributes:
+        cut_short: a limit ended one of them.
+    """
+
+    producers: Producers
+    known: Sequence[Port]
+    settings: PlanSettings
+    strategy: Strategy
+    seed: int
+    timer: _Timer
+    cut_short: bool = False
+
+    def routes(self, target: str, k: int, avoid: Collection[str]) -> list[Chain]:
+        """Return the best chain to a target, and others without one of its steps each; best first."""
+        chain = self._best_chain(target, avoid)
         routes = {chain.tools: chain}
         for step in chain.steps[:-1]:
-            if len(routes) >= k or expired():
-                cut_short |= len(routes) < k
+            if len(routes) >= k:
                 break
-            other, short = search(target, {*avoid, step.tool})
-            cut_short |= short
+            if self.timer.expired():
+                self.cut_short = True
+                break
+            other = self._best_chain(target, {*avoid, step.tool})
             routes.setdefault(other.tools, other)
-        ranked = sorted(routes.values(), key=lambda route: (not route.complete, -route.score))
-        best.append(ranked[0])
-        others += ranked[1:]
-    others.sort(key=lambda chain: (not chain.complete, -chain.score))
-    return Plan((*best, *others), cut_short)
+        return sorted(routes.values(), key=_complete_first)
+
+    def _best_chain(self, target: str, avoid: Collection[str]) -> Chain:
+        problem = PlanSearch(self.producers, target, self.known, settings=self.settings, avoid=avoid)
+        solution = self._solve(problem)
+        if asks_for_system_value(solution.draft):
+            # What the search may leave aside is worked out only now: most plans do not need it.
+            problem.leave_aside(reach_of(problem))
+            solution = self._solve(problem)
+        if self.strategy == "alpha_beta" and asks_for_system_value(solution.draft) and not solution.cut_short:
+            # As in chess: when the window was too narrow to hold an answer, once more with an open one.
+            exact = alpha_beta(problem, self.timer.expired, exact=True)
+            if exact.score > solution.score:
+                solution = exact
+        self.cut_short |= solution.cut_short
+        return chain_of(solution.draft, problem, solution.score)
+
+    def _solve(self, problem: PlanSearch) -> Solution:
+        if self.strategy == "alpha_beta":
+            return alpha_beta(problem, self.timer.expired)
+        from langgraph_toolmem.papers.naviagent.annealing import anneal
+
+        return anneal(problem, Random(self.seed), self.timer.expired)
+
+
+def _complete_first(chain: Chain) -> tuple[bool, float]:
+    return not chain.complete, -chain.score
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,10 +403,13 @@ class Recombination:
 def same_effects(one: ToolSpec, other: ToolSpec) -> bool:
     """Return True if two tools do the same to the world; of tools that nobody declared, the verbs must agree too."""
     effects = side_effects(one)
-    if effects != "changes" or side_effects(other) != effects:
-        return side_effects(other) == effects
-    reads = [verb in READING for spec in (one, other) if (verb := verb_of(spec.name))]
-    return len(set(reads)) < 2
+    if side_effects(other) != effects:
+        return False
+    if effects != "changes":
+        return True
+    # Nobody declared them: a tool that lists must not take the place of one that deletes.
+    verb, other_verb = verb_of(one.name), verb_of(other.name)
+    return not verb or not other_verb or (verb in READING) == (other_verb in READING)
 
 
 def equivalents(
@@ -375,30 +425,30 @@ def equivalents(
         avoid: tools to leave out.
     """
     node = graph.api(tool)
-    needed = set(needed)
-    gives = {graph.cluster_of(port).id for port in node.outputs}
-    wanted = {graph.cluster_of(port).id for port in node.outputs if port.path in needed}
-    takes = {graph.cluster_of(port).id for port in node.inputs}
+    wanted_paths = set(needed)
+    gives, takes = _cluster_ids(graph, node.outputs), _cluster_ids(graph, node.inputs)
+    wanted = _cluster_ids(graph, [port for port in node.outputs if port.path in wanted_paths])
     scores = {}
     for other in _candidates(graph, node, wanted):
-        their = graph.apis[other]
-        if other == tool or other in avoid or not same_effects(node.spec, their.spec):
+        candidate = graph.apis[other]
+        if other == tool or other in avoid or not same_effects(node.spec, candidate.spec):
             continue
-        theirs_out = {graph.cluster_of(port).id for port in their.outputs}
-        outs = _overlap(gives, theirs_out)
-        ins = _overlap(takes, {graph.cluster_of(port).id for port in their.inputs})
-        if wanted <= theirs_out if wanted else max(outs, ins) >= LEAST:
-            missing = sum(graph.cluster_of(port).id not in takes for port in their.needs)
-            score = 0.4 * (1.0 if wanted else outs) + 0.4 * ins + 0.2 * graph.affinity(tool, other)
-            scores[other] = score / (1 + missing)
+        its_outputs = _cluster_ids(graph, candidate.outputs)
+        outputs = _overlap(gives, its_outputs)
+        inputs = _overlap(takes, _cluster_ids(graph, candidate.inputs))
+        if wanted:
+            is_equivalent, given = wanted <= its_outputs, 1.0
+        else:
+            is_equivalent, given = max(outputs, inputs) >= 0.5, outputs
+        if is_equivalent:
+            missing = [port for port in candidate.needs if graph.cluster_of(port).id not in takes]
+            score = 0.4 * given + 0.4 * inputs + 0.2 * graph.affinity(tool, other)
+            scores[other] = score / (1 + len(missing))
     return sorted(scores, key=lambda other: (-scores[other], other))
 
 
-def _annealed(problem: PlanSearch, seed: int, expired: Callable[[], bool]) -> Solution:
-    """Return the answer of the paper's heuristic search, which the caller named."""
-    from langgraph_toolmem.papers.naviagent.annealing import anneal
-
-    return anneal(problem, Random(seed), expired)
+def _cluster_ids(graph: ToolDependencyGraph, ports: Iterable[Port]) -> set[str]:
+    return {graph.cluster_of(port).id for port in ports}
 
 
 def recombine(
@@ -424,20 +474,16 @@ def recombine(
     Returns:
         A chain that asks the user for no more unfindable values than the failed one did, or the answer "none".
     """
-    out, known = frozenset(failed), known if isinstance(known, Mapping) else list(known)
-    allowed = sum(ask.system_value for ask in chain.asks)
-    equal = {
-        step.tool: equivalents(graph, step.tool, needed=[gift.output for gift in step.gives], avoid={*out, *done})
-        for step in chain.steps
-        if step.tool in out and step.tool in graph
-    }
-    fallbacks = {tool for tools in equal.values() for tool in tools}
-    targets = equal.get(chain.target, []) if chain.target in out else [chain.target] if chain.target in graph else []
+    out = frozenset(failed)
+    # A generator of names would be empty for the second target.
+    values = known if isinstance(known, Mapping) else list(known)
+    allowed = _system_values(chain)
+    targets, fallbacks = _replacements(graph, chain, out, {*out, *done})
     for target in targets:
         found = plan(
             graph,
             target,
-            known,
+            values,
             settings=settings,
             history=history,
             learned=learned,
@@ -446,26 +492,56 @@ def recombine(
             clock=clock,
             budget=budget,
         )
-        if found.chain is not None and sum(ask.system_value for ask in found.chain.asks) <= allowed:
-            fallback = next((tool for tool in found.chain.tools if tool in fallbacks), "")
-            return Recombination("equivalent" if fallback else "upstream", found, fallback)
+        if found.chain is not None and _system_values(found.chain) <= allowed:
+            for tool in found.chain.tools:
+                if tool in fallbacks:
+                    return Recombination("equivalent", found, tool)
+            return Recombination("upstream", found)
     return Recombination("none")
+
+
+def _system_values(chain: Chain) -> int:
+    """Return how often a chain asks the user for what only a system knows."""
+    return sum(ask.system_value for ask in chain.asks)
+
+
+def _replacements(
+    graph: ToolDependencyGraph, chain: Chain, failed: Collection[str], avoid: Collection[str]
+) -> tuple[list[str], set[str]]:
+    """Return the targets to plan for, best first, and all tools that could take a failed one's place."""
+    targets = []
+    fallbacks: set[str] = set()
+    if chain.target in graph and chain.target not in failed:
+        targets.append(chain.target)
+    for step in chain.steps:
+        if step.tool in failed and step.tool in graph:
+            needed = [gift.output for gift in step.gives]
+            equal = equivalents(graph, step.tool, needed=needed, avoid=avoid)
+            fallbacks.update(equal)
+            if step.tool == chain.target:
+                targets = equal
+    return targets, fallbacks
 
 
 def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[str]) -> list[str]:
     """Return tools that give the rarest wanted output, or else that share any output or input."""
-    by_id = {cluster.id: cluster for cluster in graph.clusters.values()}
+    hub = 500  # a parameter of more tools than this says nothing about what is equivalent
     if wanted:
-        return list(min((by_id[number] for number in sorted(wanted)), key=lambda each: len(each.producers)).producers)
-    found: dict[str, None] = {}
+        by_id = {cluster.id: cluster for cluster in graph.clusters.values()}
+        clusters = [by_id[identifier] for identifier in sorted(wanted)]
+        rarest = min(clusters, key=lambda cluster: len(cluster.producers))
+        return list(rarest.producers)
+    candidates: dict[str, None] = {}
     for port in (*node.outputs, *node.inputs):
         cluster = graph.cluster_of(port)
         tools = cluster.producers if port.direction == "out" else cluster.consumers
-        if not cluster.vague and len(tools) <= HUB:
-            found.update(dict.fromkeys(tools))
-    return list(found)
+        if not cluster.vague and len(tools) <= hub:
+            candidates.update(dict.fromkeys(tools))
+    return list(candidates)
 
 
 def _overlap(one: set[str], other: set[str]) -> float:
     """Return the Jaccard index; 0 for two empty sets."""
-    return len(one & other) / len(one | other) if one or other else 0.0
+    if not one and not other:
+        return 0.0
+    return len(one & other) / len(one | other)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, weight_of
+from langgraph_toolmem.navigator.dependencies.links import LinkScores, weight_of
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.reach import Reach
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -39,9 +39,6 @@ Source = Literal["user", "produced", "either"]
 
 ENOUGH: Final = 3
 """Recorded uses of a parameter from which the record says who gives its value."""
-MOSTLY, SELDOM = 0.5, 0.2
-OTHERS: Final = word_set("external custom tax vat passport")
-"""Words of an identifier that another system gave: the user may know it."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,24 @@ class PlanSettings:
 
     def __post_init__(self) -> None:
         """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
+
+        def is_inner_share(value: Any) -> bool:
+            return is_share(value) and 0 < value < 1
+
+        def is_positive_count(value: Any) -> bool:
+            return is_count(value, 1)
+
+        def is_from_zero(value: Any) -> bool:
+            return is_number(value) and value >= 0
+
         for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak"):
             expect(self, name, "a share from 0 to 1", is_share)
-        expect(self, "delta", "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1)
+        expect(self, "delta", "a number above 0 and below 1", is_inner_share)
         for name in ("beta", "kappa"):
-            expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
+            expect(self, name, "a number from 0", is_from_zero)
         for name in ("max_options", "max_nodes"):
-            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        expect(self, "depth", "a whole number from 0", lambda v: is_count(v, 0))
+            expect(self, name, "a whole number from 1", is_positive_count)
+        expect(self, "depth", "a whole number from 0", lambda value: is_count(value, 0))
 
 
 class Choice(NamedTuple):
@@ -114,7 +121,14 @@ PortKey = tuple[str, str, str]
 Assignment = dict[PortKey, Choice]
 
 
-def value_source(port: Port, history: History) -> tuple[Source, str]:
+class ValueSource(NamedTuple):
+    """Who gives an input its value, and why."""
+
+    sort: Source
+    reason: str
+
+
+def value_source(port: Port, history: History) -> ValueSource:
     """Return who gives an input its value, the user or another call, and why [O].
 
     The record tells first: a value that came out of earlier outputs in most of at least `ENOUGH` recorded uses is
@@ -122,34 +136,52 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
     the user's, ids, tokens and hashes of this system are produced, and everything else is *either*: it is looked for,
     and asked for where nothing produces it.
     """
-    produced = sum(count for _, count in history.flows_into(port.tool, port.parameter))
-    given = history.given.get((port.tool, port.parameter), 0.0)
-    total = max(produced + given, history.good(port.tool)) if produced or given else 0.0
-    if total >= ENOUGH:
-        share = min(1.0, produced / total)
-        reason = f"in {share:.0%} of {total:.0f} recorded uses it came out of another call"
-        return ("produced" if share >= MOSTLY else "user" if share < SELDOM else "either"), reason
+    recorded = _recorded_source(port, history)
+    if recorded is not None:
+        return recorded
     if port.meaning.shape == "flag":
-        return "user", "a truth value is a wish"
+        return ValueSource("user", "a truth value is a wish")
     if port.leaf.choices:
-        return "user", "a choice from a list"
-    if port.meaning.words & IDENTIFIERS and not port.meaning.words & OTHERS:
-        return "produced", "an identifier that only a system knows"
-    return "either", "nothing says so"
+        return ValueSource("user", "a choice from a list")
+    # Identifiers that another system gave: the user may know a passport's number or the id in a shop of his own.
+    of_another_system = word_set("external custom tax vat passport")
+    if port.meaning.words & IDENTIFIERS and not port.meaning.words & of_another_system:
+        return ValueSource("produced", "an identifier that only a system knows")
+    return ValueSource("either", "nothing says so")
+
+
+def _recorded_source(port: Port, history: History) -> ValueSource | None:
+    produced = sum(history.flows_into(port.tool, port.parameter).values())
+    given = history.given.get((port.tool, port.parameter), 0.0)
+    if not produced and not given:
+        return None
+    # Calls whose value came from neither are those where it was in a text: they count against the outputs.
+    total = max(produced + given, history.good(port.tool))
+    if total < ENOUGH:
+        return None
+    share = min(1.0, produced / total)
+    reason = f"in {share:.0%} of {total:.0f} recorded uses it came out of another call"
+    if share >= 0.5:
+        return ValueSource("produced", reason)
+    if share < 0.2:
+        return ValueSource("user", reason)
+    return ValueSource("either", reason)
 
 
 def _is_of_the_client(port: Port) -> bool:
     """Return True for keys, tokens and idempotency keys: no operation gives them, the client has or makes them."""
-    name = canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])
+    name = canonical(_last_level(port.path))
+    if name[-1:] in (("token",), ("secret",)):
+        return True  # an interaction's token comes with the interaction
     said = {*name}
-    if name[-1:] in (("token",), ("secret",)):  # an interaction's token comes with the interaction
-        return True
     if said & {"idempotency", "nonce", "apikey"} or {"api", "key"} <= said or {"client", "id"} <= said:
         return True
-    return bool(said & {"key", "token", "secret"}) and said <= _CREDENTIAL_WORDS
+    of_credentials = word_set("key token secret access api auth bearer client user app")
+    return bool(said & {"key", "token", "secret"}) and said <= of_credentials
 
 
-_CREDENTIAL_WORDS: Final = word_set("key token secret access api auth bearer client user app")
+def _last_level(path: str) -> str:
+    return path.replace("[]", "").rsplit(".", 1)[-1]
 
 
 class Producers:
@@ -168,7 +200,7 @@ class Producers:
         self._learned = learned or {}
         self._asked = frozenset(canonical_words(words(request)))
         self._wanted: dict[str, bool] = {}
-        self._found: dict[PortKey, tuple[Choice, ...]] = {}
+        self._choices: dict[PortKey, tuple[Choice, ...]] = {}
 
     def of(self, port: Port) -> tuple[Choice, ...]:
         """Return the tools whose output may become an input, each by its best link, most likely first.
@@ -176,37 +208,37 @@ class Producers:
         A tool that is declared to change something is none, unless the request asks for that in its words, or past runs
         took the value from there.
         """
-        if port.key not in self._found:
-            found: dict[str, Choice] = {}
-            for link, weight in self.weighed(port):
-                if link.producer == port.tool or not self._may_call(link.producer, port.tool):
-                    continue
-                before = found.get(link.producer)
-                if weight > 0 and (before is None or weight > before.value):
-                    kind: Literal["done", "step"] = "done" if link.producer in self.done else "step"
-                    found[link.producer] = Choice(kind, link.producer, link.output, weight)
-            ranked = sorted(found.values(), key=lambda choice: (-choice.value, choice.origin))
-            self._found[port.key] = tuple(ranked)
-        return self._found[port.key]
+        choices = self._choices.get(port.key)
+        if choices is None:
+            choices = self._choices[port.key] = self._ranked(port)
+        return choices
 
-    def weighed(self, port: Port) -> list[tuple[Link, float]]:
-        """Return the links into an input with their weights, 0 to 1, less where the producer failed."""
-        history = self.history
-        return [
-            (link, history.works(link.producer) * weight_of(link, history, self._learned))
-            for link in self.graph.links_into(port, history)
-        ]
+    def _ranked(self, port: Port) -> tuple[Choice, ...]:
+        best: dict[str, Choice] = {}
+        for link in self.graph.links_into(port, self.history):
+            tool = link.producer
+            if tool == port.tool or not self._may_call(tool, port.tool):
+                continue
+            weight = self.weight(link)
+            if weight > 0 and (tool not in best or weight > best[tool].value):
+                kind: Literal["done", "step"] = "done" if tool in self.done else "step"
+                best[tool] = Choice(kind, tool, link.output, weight)
+        return tuple(sorted(best.values(), key=_most_likely_first))
+
+    def weight(self, link: Link) -> float:
+        """Return the weight of a link, 0 to 1, less where the producer failed."""
+        return self.history.works(link.producer) * weight_of(link, self.history, self._learned)
 
     def writers(self, port: Port) -> set[str]:
         """Return the tools that give an input its value by a change that nobody asked for."""
-        return {link.producer for link, _ in self.weighed(port)} - {
-            port.tool,
-            *(each.origin for each in self.of(port)),
-        }
+        producers = {link.producer for link in self.graph.links_into(port, self.history)}
+        allowed = {choice.origin for choice in self.of(port)}
+        return producers - allowed - {port.tool}
 
     def _may_call(self, tool: str, consumer: str) -> bool:
         spec = self.graph.apis[tool].spec
-        if not (spec.read_only is False or spec.destructive) or tool in self.done:
+        changes = spec.read_only is False or spec.destructive
+        if not changes or tool in self.done:
             return True
         if self.history.weight(tool, consumer) > 0:
             return True
@@ -219,7 +251,13 @@ class Producers:
         said = {*canonical(spec.name), *canonical_words(words(spec.description.split(".", 1)[0]))}
         nouns = set(self.graph.nouns(spec.name))
         verbs = (said & VERBS) - READING - nouns
-        return bool(verbs & self._asked and nouns and nouns <= self._asked)
+        if not nouns or not nouns <= self._asked:
+            return False
+        return bool(verbs & self._asked)
+
+
+def _most_likely_first(choice: Choice) -> tuple[float, str]:
+    return -choice.value, choice.origin
 
 
 class PlanSearch:
@@ -255,40 +293,48 @@ class PlanSearch:
 
     def is_for_a_system(self, port: Port) -> bool:
         """Return True if a system alone knows an input's value, and neither the user nor this run does."""
-        choices = self.options(port)
-        has_value = any(choice.kind in ("known", "done") for choice in choices)
-        return not has_value and any(choice.sort == "produced" for choice in choices if choice.kind == "user")
+        is_asked = False
+        for choice in self.options(port):
+            if choice.kind in ("known", "done"):
+                return False
+            if choice.kind == "user" and choice.sort == "produced":
+                is_asked = True
+        return is_asked
 
     def options(self, port: Port) -> tuple[Choice, ...]:
         """Return the choices for an input, most promising first.
 
         The user is always among them, unless a value is known.
         """
-        found = self._options.get(port.key)
-        if found is None:
-            found = self._options[port.key] = self._find(port)
-        return found
+        options = self._options.get(port.key)
+        if options is None:
+            options = self._options[port.key] = self._find(port)
+        return options
 
     def best(self, port: Port) -> float:
         """Return the highest value of a choice for this input."""
-        found = self._best.get(port.key)
-        if found is None:
-            found = self._best[port.key] = max(choice.value for choice in self.options(port))
-        return found
+        best = self._best.get(port.key)
+        if best is None:
+            best = self._best[port.key] = max(choice.value for choice in self.options(port))
+        return best
 
     def known_for(self, port: Port) -> str | None:
         """Return the name of the known value that an input takes, if there is one."""
-        ranked = [(self._fits(known, port), known.path) for known in self._known]
-        most = max((rank for rank, _ in ranked), default=0)
-        return next(name for rank, name in ranked if rank == most) if most else None
+        name, most = None, 0
+        for known in self._known:
+            fit = self._fits(known, port)
+            if fit > most:
+                name, most = known.path, fit
+        return name
 
     def _fits(self, known: Port, port: Port) -> int:
         """Return how well a known value fits an input; 0: not at all."""
         if known.path in (port.path, port.parameter) and port.tool == self.target:
             return 4
-        said, own = canonical(known.path), canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])
-        bare = len(own) == 1 and own[0] in GENERIC
-        if own == said and (port.tool == self.target or not bare):
+        own = canonical(_last_level(port.path))
+        # A bare `id` is that of the target, not of each step on the way to it.
+        is_bare = len(own) == 1 and own[0] in GENERIC
+        if own == canonical(known.path) and (port.tool == self.target or not is_bare):
             return 3
         same = (known.meaning.words, known.meaning.shape) == (port.meaning.words, port.meaning.shape)
         if known.meaning.vague or not (same or self.graph.key_of(known) == self.graph.key_of(port)):
@@ -296,7 +342,9 @@ class PlanSearch:
         role = port.meaning.role
         if role == known.meaning.role:
             return 2
-        return 0 if role and known.meaning.role else 1
+        if role and known.meaning.role:
+            return 0  # where a flight begins is not where it ends
+        return 1
 
     def direct(self, tool: str) -> float:
         """Return the weight of the best link from a tool to an input of the target, w(u→target)."""
@@ -310,41 +358,49 @@ class PlanSearch:
 
     def helps(self, tool: str, consumer: str) -> int:
         """Return how many of a step's required inputs another tool could give."""
-        return sum(any(choice.origin == tool for choice in self.options(port)) for port in self.needs(consumer))
+        helped = 0
+        for port in self.needs(consumer):
+            helped += tool in (choice.origin for choice in self.options(port))
+        return helped
 
     def _find(self, port: Port) -> tuple[Choice, ...]:
         name = self.known_for(port)
         if name is not None:
             return (Choice("known", name, "", 1.0),)
         settings = self.settings
-        source, reason = value_source(port, self.history)
-        givers = [] if source == "user" else [each for each in self.producers.of(port) if each.origin != self.target]
-        if source == "either" and (not givers or givers[0].value < settings.weak):
-            source, reason, givers = "user", "nothing is likely to produce it", []
-        reach, key = self._reach, self.graph.key_of(port)
-        if reach is not None:
-            givers = [giver for giver in givers if not reach.is_circle(giver.origin, key)]
+        source = value_source(port, self.history)
+        givers: list[Choice] = []
+        if source.sort != "user":
+            givers = [giver for giver in self.producers.of(port) if giver.origin != self.target]
+        if source.sort == "either" and (not givers or givers[0].value < settings.weak):
+            source, givers = ValueSource("user", "nothing is likely to produce it"), []
+        if self._reach is not None:
+            key = self.graph.key_of(port)
+            givers = [giver for giver in givers if not self._reach.is_circle(giver.origin, key)]
         # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        if not givers and source == "produced":
-            source, reason = self._who_has(port) or (source, reason)
-        if not likely and source == "produced":
-            reason = f"{reason}, and nothing gives it"
-        cost = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}[source]
-        user = Choice("user", "", "", cost, reason, source, self._question(port))
+        if not givers and source.sort == "produced":
+            source = self._who_has(port) or source
+        if not likely and source.sort == "produced":
+            source = source._replace(reason=f"{source.reason}, and nothing gives it")
+        costs = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
+        question = self._question(port)
+        user = Choice("user", "", "", costs[source.sort], source.reason, source.sort, question)
         return tuple(sorted([*likely, user], key=self._rank))
 
-    def _who_has(self, port: Port) -> tuple[Source, str] | None:
+    def _who_has(self, port: Port) -> ValueSource | None:
         """Return who has an identifier that no tool gives, and why; None if nothing says so."""
         writers = self.producers.writers(port) - {self.target}
         if writers:
-            return "either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change"
+            return ValueSource("either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change")
         if _is_of_the_client(port):
-            return "user", "a key of the client"
+            return ValueSource("user", "a key of the client")
         if self._reach is not None and self.graph.key_of(port) in self._reach.kept:
-            return "either", "it is given to those alone who have it, or made it"
+            return ValueSource("either", "it is given to those alone who have it, or made it")
         kind = self._kind_of(port)
-        return ("either", f"what it is the id of, {kind} says") if kind else None
+        if kind:
+            return ValueSource("either", f"what it is the id of, {kind} says")
+        return None
 
     def _kind_of(self, port: Port) -> str:
         """Return the input next to an id that says what sort it is: `source_type` of `source_id`; "" for none."""
@@ -352,8 +408,10 @@ class PlanSearch:
         of = set(canonical(level)) - IDENTIFIERS
         for other in self.needs(port.tool):
             beside, _, name = other.path.replace("[]", "").rpartition(".")
-            said = canonical(name)
-            if beside == place and said[-1:] in (("type",), ("kind",)) and (not of or of == set(said[:-1])):
+            if beside != place:
+                continue
+            *nouns, last = canonical(name) or ("",)
+            if last in ("type", "kind") and (not of or of == set(nouns)):
                 return other.path
         return ""
 
@@ -364,17 +422,19 @@ class PlanSearch:
 
     def _rank(self, choice: Choice) -> tuple[float, str]:
         """Return the place of a choice: a step costs more than an answer of the user of the same value."""
-        return -choice.value * (self.settings.delta if choice.kind == "step" else 1.0), choice.origin
+        cost = self.settings.delta if choice.kind == "step" else 1.0
+        return -choice.value * cost, choice.origin
 
 
 def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
     """Return values somebody has as outputs without a tool."""
-    found = []
-    for name, value in known.items() if isinstance(known, Mapping) else ((name, None) for name in known):
-        kind = type_of(value)
-        leaf = Leaf(str(name), frozenset() if kind == "null" else frozenset({kind}))
-        found.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))
-    return found
+    values: Mapping[str, Any] = known if isinstance(known, Mapping) else dict.fromkeys(known)
+    ports = []
+    for name, value in values.items():
+        types: set[str] = {type_of(value)} - {"null"}
+        leaf = Leaf(str(name), frozenset(types))
+        ports.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))
+    return ports
 
 
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
@@ -391,7 +451,8 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
             return None
         if levels.get(tool, -1) < level:
             levels[tool] = level
-            waiting += [(producer, level + 1) for producer in producers.get(tool, ())]
+            for producer in producers.get(tool, ()):
+                waiting.append((producer, level + 1))
     return levels
 
 

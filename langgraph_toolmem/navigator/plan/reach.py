@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.graph import Key
+    from langgraph_toolmem.navigator.dependencies.nodes import Key
     from langgraph_toolmem.navigator.plan.problem import PlanSearch
 
 
@@ -32,7 +32,9 @@ class Reach:
     def is_circle(self, tool: str, key: Key) -> bool:
         """Return True for a tool that needs the very value that it would give, or that cannot be called at all."""
         wanted = self.needs.get(tool, ())
-        return (bool(wanted) and tool not in self.open) or any(each.key == key for each in wanted)
+        if wanted and tool not in self.open:
+            return True
+        return key in (value.key for value in wanted)
 
 
 class Wanted(NamedTuple):
@@ -47,8 +49,9 @@ def reach_of(problem: PlanSearch) -> Reach:
     needs = _wanted_values(problem)
     kept: set[Key] = set()
     while True:
-        open_tools, found = _forward(needs, kept)
-        circles = {key for key in _circles(needs, found) if key not in kept}
+        open_tools, available = _forward(needs, kept)
+        circles = _circles(needs, available) - kept
+        # Each round keeps at least one more value, so there are no more rounds than values.
         if not circles:
             break
         kept |= circles
@@ -80,26 +83,32 @@ def _wanted_values(problem: PlanSearch) -> dict[str, list[Wanted]]:
 def _forward(needs: dict[str, list[Wanted]], kept: Iterable[Key]) -> tuple[set[str], set[Key]]:
     """Return the tools that can be called and the values that can be had, from what is kept onward."""
     tools: set[str] = set()
-    found: set[Key] = set(kept)
+    available: set[Key] = set(kept)
     grows = True
     while grows:
         grows = False
         for tool, wanted in needs.items():
-            found |= {each.key for each in wanted if not tools.isdisjoint(each.givers)}
-            if tool not in tools and all(each.key in found for each in wanted):
+            for value in wanted:
+                if not tools.isdisjoint(value.givers):
+                    available.add(value.key)
+            if tool not in tools and _keys(wanted) <= available:
                 tools.add(tool)
                 grows = True
-    return tools, found
+    return tools, available
 
 
-def _circles(needs: dict[str, list[Wanted]], found: set[Key]) -> set[Key]:
+def _circles(needs: dict[str, list[Wanted]], available: set[Key]) -> set[Key]:
     """Return the values that cannot be had and that a tool gives which lacks this value alone."""
     circles: set[Key] = set()
     for wanted in needs.values():
-        for key, givers in wanted:
-            if key in found:
+        for value in wanted:
+            if value.key in available:
                 continue
-            lacks = ({each.key for each in needs[giver]} - found for giver in givers)
-            if any(lacking == {key} for lacking in lacks):
-                circles.add(key)
+            for giver in value.givers:
+                if _keys(needs[giver]) - available == {value.key}:
+                    circles.add(value.key)
     return circles
+
+
+def _keys(wanted: Iterable[Wanted]) -> set[Key]:
+    return {value.key for value in wanted}

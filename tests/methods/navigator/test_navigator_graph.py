@@ -198,7 +198,8 @@ def test_what_was_seen_since_still_counts():
     (port,) = graph.apis["read_order"].inputs
     history = History(uses={"read_order": 8}, transitions={("list_order", "read_order"): 6})
     learned = {(name, "order_code", "read_order", "order_code"): 0.9 for name in ("list_order", "find_parcel")}
-    found = {link.producer: weight for link, weight in Producers(graph, history, learned=learned).weighed(port)}
+    producers = Producers(graph, history, learned=learned)
+    found = {link.producer: producers.weight(link) for link in graph.links_into(port, history)}
     assert found["list_order"] == pytest.approx((6 + 2 * 0.9) / (8 + 2))
     assert found["find_parcel"] == pytest.approx(2 * 0.9 / (8 + 2))
 
