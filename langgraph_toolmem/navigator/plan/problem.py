@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import LinkScores, weight_of
+from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, weight_of
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.reach import Reach
 from langgraph_toolmem.runs.tools import ToolSpec
