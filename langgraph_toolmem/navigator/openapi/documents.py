@@ -15,7 +15,7 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,13 +31,7 @@ MAX_LEVELS: Final = 100
 """Nesting of a document, and of ``allOf`` in it. The deepest of eighteen public documents has 31 levels."""
 MAX_EXPANSION: Final = 10
 """The most that aliases may multiply a document by. Fourteen YAML lines of nine aliases each would fill any memory."""
-MAX_STEPS: Final = 32
-"""References in a row that are followed."""
-_FREE_NODES: Final = 10_000
-"""Nodes below which aliases are not counted."""
 _FILES: Final = "x-files"
-_SUFFIXES: Final = frozenset({".json", ".yaml", ".yml"})
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _DATA: Final = frozenset({"example", "examples", "enum", "const", "default"})
 """Keys whose values are data: a ``$ref`` in them is no reference."""
 _NAMES: Final = frozenset(
@@ -83,13 +77,16 @@ class Document:
         Raises:
             RefusalError: a reference leads nowhere or in a circle.
         """
+        most = 32  # references in a row: a circle of them has no end
         current = mapping_of(value)
         siblings: dict[str, Any] = {}
-        for _ in range(MAX_STEPS):
+        for _ in range(most):
             reference = current.get("$ref")
             if not isinstance(reference, str):
+                # The mapping itself where nothing is added: `Schemas` tells parts apart by identity.
                 return {**current, **siblings} if siblings else current
-            siblings = {**{key: part for key, part in current.items() if key != "$ref"}, **siblings}
+            siblings = {**current, **siblings}
+            del siblings["$ref"]
             current = mapping_of(self.target(reference))
         raise RefusalError(f"$ref {reference} leads in a circle")
 
@@ -160,16 +157,15 @@ class _Bundle:
 
     def _place_of(self, address: str, file: Path | None) -> str:
         """Return the pointer to another file in the bundle; the file is read at its first reference."""
-        if _SCHEME.match(address):
+        has_scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", address)
+        if has_scheme:
             raise RefusalError("nothing remote is fetched; download the file and refer to it by a relative path")
         if file is None or self.main is None:
             raise RefusalError("a parsed document has no folder; pass the path of its file")
         path = (file.parent / address).resolve()
         if path in self.places:
             return self.places[path]
-        way = Path(os.path.relpath(path, self.main.parent)).parts
-        hidden = any(part.startswith(".") and part != ".." for part in way)
-        if Path(address).is_absolute() or hidden or path.suffix.lower() not in _SUFFIXES:
+        if not self._may_be_read(address, path, self.main.parent):
             raise RefusalError("only relative paths of .json, .yaml and .yml files outside hidden folders are read")
         content = _parsed(path)
         stem = path.stem
@@ -179,6 +175,13 @@ class _Bundle:
         self.places[path] = f"/{_FILES}/{stem.replace('~', '~0')}"
         self.waiting.append((path, stem, content))
         return self.places[path]
+
+    def _may_be_read(self, address: str, path: Path, folder: Path) -> bool:
+        """Return False for a file that a document could have the model read although nobody meant it for that."""
+        if Path(address).is_absolute() or path.suffix.lower() not in (".json", ".yaml", ".yml"):
+            return False
+        levels = Path(os.path.relpath(path, folder)).parts
+        return not any(level.startswith(".") and level != ".." for level in levels)
 
 
 @dataclass(slots=True)
@@ -200,8 +203,9 @@ class _Copy:
 
     def whole(self, value: Any) -> Any:
         copied, nodes = self._copied(value, names=False, data=False, level=0)
+        free = 10_000  # small documents may repeat themselves as they like
         distinct = sum(len(container) + 1 for container, _ in self.done.values())
-        if nodes > _FREE_NODES + MAX_EXPANSION * distinct:
+        if nodes > free + MAX_EXPANSION * distinct:
             raise ConfigurationError(
                 f"{self.name} repeats itself by YAML aliases: {distinct:,} nodes stand for {nodes:,}. Write the "
                 "repeated parts as $ref."
@@ -223,30 +227,39 @@ class _Copy:
         return self.done[key]
 
     def _container(self, value: Any, *, names: bool, data: bool, level: int) -> tuple[Any, int]:
-        nodes = 1
         if not isinstance(value, Mapping):
-            members: list[Any] = []
-            for part in value:
-                member, inside = self._copied(part, names=False, data=data, level=level)
-                members.append(member)
-                nodes += inside
-            return members, nodes
+            return self._members(value, data=data, level=level)
+        nodes = 1
         copied: dict[str, Any] = {}
         for name, part in value.items():
             key = _key(name)
             if key == "$ref" and isinstance(part, str) and not (names or data):
                 copied[key] = self.bundle.reference(part, self.file, self.place)
                 continue
+            # A property may be called `default` or `paths`: below names the document's own words have no meaning.
             is_data = data or (not names and (key in _DATA or key.startswith("x-")))
-            copied[key], inside = self._copied(part, names=not names and key in _NAMES, data=is_data, level=level)
+            is_names = not names and key in _NAMES
+            copied[key], inside = self._copied(part, names=is_names, data=is_data, level=level)
             nodes += inside
         return copied, nodes
+
+    def _members(self, values: Iterable[Any], *, data: bool, level: int) -> tuple[Any, int]:
+        nodes = 1
+        members: list[Any] = []
+        for value in values:
+            member, inside = self._copied(value, names=False, data=data, level=level)
+            members.append(member)
+            nodes += inside
+        return members, nodes
 
 
 def _key(name: Any) -> str:
     if isinstance(name, str):
         return name
-    return json.dumps(name) if isinstance(name, (bool, int, float)) or name is None else str(name)
+    # YAML reads `200:` as a number and `null:` as None; in JSON they are texts.
+    if isinstance(name, (bool, int, float)) or name is None:
+        return json.dumps(name)
+    return str(name)
 
 
 def _parsed(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -13,14 +13,6 @@ from langgraph_toolmem.navigator.openapi.serialize import FILE_TEXT, STYLES, Pla
 from langgraph_toolmem.text.meaning import canonical
 
 SLOT: Final = re.compile(r"\{([^{}]+)\}")
-_SEPARATE: Final = frozenset({"authorization", "accept", "content-type"})
-"""Headers that OpenAPI says are no parameters."""
-_SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern")
-_COLLECTION_FORMATS: Final = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
-_SIMPLE_PLACES: Final = frozenset({"path", "header"})
-_PLACES: Final = frozenset({"path", "query", "header", "cookie", "formData"})
-_CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
-_AUTHENTICATES: Final = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
 _FORM: Final = 3
 _MULTIPART: Final = 4
 _UNKNOWN: Final = 9
@@ -105,7 +97,11 @@ class Inputs:
         slots = dict.fromkeys(SLOT.findall(path))
         for slot in slots:
             merged.setdefault((slot, "path"), {"name": slot, "in": "path", "schema": {"type": "string"}})
-        return [each for (name, place), each in merged.items() if place != "path" or name in slots]
+        parameters = []
+        for (name, place), parameter in merged.items():
+            if place != "path" or name in slots:
+                parameters.append(parameter)
+        return parameters
 
     def _put_parameter(self, request: Request, parameter: Mapping[str, Any], operation: Mapping[str, Any]) -> None:
         label, place = parameter.get("name"), parameter.get("in")
@@ -114,34 +110,43 @@ class Inputs:
             content = dict.fromkeys(self._consumed(operation), schema)
             self._put_content(request, {**parameter, "content": content})
             return
-        if not isinstance(label, str) or place not in _PLACES:
+        if not isinstance(label, str) or place not in ("path", "query", "header", "cookie", "formData"):
             raise RefusalError(f"a parameter has the name {label!r} and the place {place!r}")
-        if place == "header" and label.lower() in _SEPARATE:
+        # OpenAPI says that these headers are no parameters.
+        if place == "header" and label.lower() in ("authorization", "accept", "content-type"):
             return
         if (str(place), label) in self.keys.values() or _is_credential(parameter):
             request.credentials.append((str(place), label))
             return
+        self._put_plain(request, parameter, operation, label, str(place))
+
+    def _put_plain(
+        self, request: Request, parameter: Mapping[str, Any], operation: Mapping[str, Any], label: str, place: str
+    ) -> None:
         schema = self._parameter_schema(parameter)
         is_file = place == "formData" and self.schemas.is_file(schema)
         if place == "formData":
             request.body = self._swagger_form(operation, request.body, is_file=is_file)
-        put_place = replace(self._place(parameter, label, str(place)), file=is_file)
+        if is_file:
+            schema = _file_schema(schema)
         needed = place == "path" or parameter.get("required") is True
-        request.inputs.append(Input(put_place, _file_schema(schema) if is_file else schema, needed))
+        request.inputs.append(Input(replace(self._place(parameter, label, place), file=is_file), schema, needed))
 
     def _place(self, parameter: Mapping[str, Any], label: str, where: str) -> Place:
         kind = "form" if where == "formData" else where
-        content = {str(media): value for media, value in mapping_of(parameter.get("content")).items()}
-        if content:
-            media = next(iter(content))
-            if not is_json(media) and not media.startswith("text/"):
-                raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
-            return Place(label, kind, media="application/json" if is_json(media) else "")
+        for given in mapping_of(parameter.get("content")):
+            media = str(given)
+            if is_json(media):
+                return Place(label, kind, media="application/json")
+            if media.startswith("text/"):
+                return Place(label, kind)
+            raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
+        usual = "simple" if kind in ("path", "header") else "form"
         if "swagger" in self.root:
             collection = parameter.get("collectionFormat")
-            usual = "simple" if kind in _SIMPLE_PLACES else "form"
-            return Place(label, kind, _COLLECTION_FORMATS.get(str(collection), usual), explode=collection == "multi")
-        style = parameter.get("style") or ("simple" if kind in _SIMPLE_PLACES else "form")
+            styles = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
+            return Place(label, kind, styles.get(str(collection), usual), explode=collection == "multi")
+        style = parameter.get("style") or usual
         if style not in STYLES[kind]:
             raise RefusalError(f"the parameter {label} has the style {style!r}, which a {kind} parameter cannot have")
         explode = parameter.get("explode")
@@ -153,7 +158,9 @@ class Inputs:
         for value in mapping_of(parameter.get("content")).values():
             schema = schema or dict(mapping_of(mapping_of(value).get("schema")))
         if not schema:  # Swagger 2.0 writes the schema's keys next to the name
-            schema = {key: parameter[key] for key in _SWAGGER_KEYS if key in parameter}
+            for key in ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern"):
+                if key in parameter:
+                    schema[key] = parameter[key]
         description = parameter.get("description")
         if isinstance(description, str) and "description" not in schema:
             schema["description"] = description
@@ -171,34 +178,53 @@ class Inputs:
 
     def _put_content(self, request: Request, body: Mapping[str, Any]) -> None:
         """Add the parameters of a body: its fields where it is JSON or a form, else all of it as one."""
-        contents = {str(media): mapping_of(value) for media, value in mapping_of(body.get("content")).items()}
+        contents: dict[str, dict[str, Any]] = {}
+        for name, value in mapping_of(body.get("content")).items():
+            contents[str(name)] = mapping_of(value)
         if not contents:
             return
         needed = body.get("required") is not False
         ranked = sorted(contents, key=rank_of)
         media = ranked[0]
-        multipart = next((name for name in ranked if rank_of(name) == _MULTIPART), "")
+        multipart = ""
+        for name in reversed(ranked):
+            if rank_of(name) == _MULTIPART:
+                multipart = name
+        # A form that has files as multipart only could send none of them.
         if rank_of(media) == _FORM and multipart and self._files(contents[multipart], set()):
             media = multipart
-        schema = mapping_of(contents[media].get("schema"))
         if rank_of(media) == _UNKNOWN:
             raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
         if rank_of(media) in (_FORM, _MULTIPART):
             request.body = Body((media,), media if media == multipart else "")
             request.inputs += self._form_inputs(contents[media], needed=needed)
-        elif not is_json(media):
+        elif is_json(media):
+            self._put_json(request, body, contents, ranked, multipart)
+        else:
+            schema = mapping_of(contents[media].get("schema"))
             request.body = Body((media,))
             request.inputs.append(self._text_input(media, schema, body, needed=needed))
-        else:
-            dialects = tuple(name for name in ranked if is_json(name) and contents[name].get("schema") == schema)
-            request.body = Body(dialects or (media,), required=body.get("required") is True)
-            inputs = self._json_inputs(schema, body, needed=needed)
-            is_whole = any(one.place.kind == "whole" for one in inputs)
-            if multipart and not is_whole:
-                uploads = self._files(contents[multipart], {one.place.label for one in inputs})
-                request.body = replace(request.body, upload=multipart if uploads else "")
-                inputs += uploads
-            request.inputs += inputs
+
+    def _put_json(
+        self,
+        request: Request,
+        body: Mapping[str, Any],
+        contents: Mapping[str, Mapping[str, Any]],
+        ranked: Sequence[str],
+        multipart: str,
+    ) -> None:
+        """Add a body that is JSON in the first of its content types, with the files that its form has."""
+        schema = mapping_of(contents[ranked[0]].get("schema"))
+        dialects = [name for name in ranked if is_json(name) and contents[name].get("schema") == schema]
+        request.body = Body(tuple(dialects) or (ranked[0],), required=body.get("required") is True)
+        inputs = self._json_inputs(schema, body, needed=body.get("required") is not False)
+        kinds = {one.place.kind for one in inputs}
+        if multipart and "whole" not in kinds:
+            uploads = self._files(contents[multipart], {one.place.label for one in inputs})
+            if uploads:
+                request.body = replace(request.body, upload=multipart)
+            inputs += uploads
+        request.inputs += inputs
 
     def _json_inputs(self, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> list[Input]:
         fields = self.schemas.fields(schema)
@@ -266,8 +292,10 @@ def rank_of(media: str) -> int:
         return 1
     if kind == "application/x-www-form-urlencoded":
         return _FORM
+    if kind == "multipart/form-data":
+        return _MULTIPART
     if kind.startswith("multipart/"):
-        return _MULTIPART if kind == "multipart/form-data" else _UNKNOWN
+        return _UNKNOWN
     return 5 if is_text(kind) else 6
 
 
@@ -275,13 +303,21 @@ def _is_credential(parameter: Mapping[str, Any]) -> bool:
     """Return True if a parameter is called like a credential, and stands in a header or is described as one."""
     if parameter.get("in") not in ("header", "query", "formData", "cookie"):
         return False
-    words, said = set(canonical(str(parameter.get("name")))), parameter.get("description")
-    described = isinstance(said, str) and _AUTHENTICATES.search(said) is not None
-    return words <= _CREDENTIALS and (parameter.get("in") == "header" or described)
+    words = set(canonical(str(parameter.get("name"))))
+    if not words <= {"token", "accesstoken", "apikey", "authorization", "secret", "password"}:
+        return False
+    if parameter.get("in") == "header":
+        return True
+    # A `token` of a query is mostly a page's: only the description can say that it is a credential.
+    description = parameter.get("description")
+    authenticates = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
+    return isinstance(description, str) and authenticates.search(description) is not None
 
 
 def _file_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a file, or of a list of files, as a model fills it."""
     said = str(schema.get("description") or "").strip()
     one = {"type": ["string", "object"], "format": "binary", "description": f"{said} {FILE_TEXT}".strip()}
-    return {"type": "array", "items": one} if schema.get("type") == "array" else one
+    if schema.get("type") == "array":
+        return {"type": "array", "items": one}
+    return one

@@ -5,24 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 MAX_NAME: Final = 64
 """Characters of a name that every provider takes."""
-_RESERVED: Final = frozenset({"config", "run_manager", "self", "runtime"})
-"""Names that LangChain keeps for itself among the arguments of a tool."""
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_SIGNS: Final[Mapping[str, str]] = {"<": "lt", ">": "gt", "=": "eq", "!": "not", "[]": "list", "*": "any", "@": "at"}
 
 
 def legal_name(text: str) -> str:
     """Return a name that every provider takes; a long one ends in a digest of the whole."""
-    return _short(_UNSAFE.sub("_", text.strip()).strip("_") or "_")
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", text.strip())
+    return _short(safe.strip("_") or "_")
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}_{_digest(name)}"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 9]}_{_digest(name)}"
 
 
 def _digest(text: str) -> str:
@@ -48,12 +47,14 @@ def names_of(labels: Sequence[tuple[str, str]]) -> list[str]:
     Args:
         labels: (place, name in the document) of each.
     """
-    plain = [(place, legal_name(label)) for place, label in labels]
-    in_place = Counter(plain)
+    reserved = ("config", "run_manager", "self", "runtime")  # LangChain keeps them for itself among the arguments
+    in_place = Counter((place, legal_name(label)) for place, label in labels)
     spelled: list[str] = []
-    for (place, label), (_, name) in zip(labels, plain, strict=True):
-        is_clear = in_place[place, name] == 1 or name == label
-        spelled.append(name if is_clear else _short(f"{name}_{_signs(label)}"))
+    for place, label in labels:
+        name = legal_name(label)
+        if in_place[place, name] > 1 and name != label:
+            name = _short(f"{name}_{_signs(label)}")
+        spelled.append(name)
     everywhere = Counter(spelled)
     names: list[str] = []
     for (place, label), name in zip(labels, spelled, strict=True):
@@ -61,10 +62,13 @@ def names_of(labels: Sequence[tuple[str, str]]) -> list[str]:
             name = _short(f"{place}.{name}")
         if name in names:  # labels that differ in letters no name can have
             name = f"{name[: MAX_NAME - 9]}_{_digest(f'{place} {label}')}"
-        names.append(f"{name}_" if name in _RESERVED else name)
+        if name in reserved:
+            name = f"{name}_"
+        names.append(name)
     return names
 
 
 def _signs(label: str) -> str:
-    words = [word for sign, word in _SIGNS.items() if sign in label]
+    signs = {"<": "lt", ">": "gt", "=": "eq", "!": "not", "[]": "list", "*": "any", "@": "at"}
+    words = [word for sign, word in signs.items() if sign in label]
     return "_".join(words) or _digest(label)

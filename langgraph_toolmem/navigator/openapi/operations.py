@@ -82,7 +82,9 @@ def read_openapi(*documents: Source) -> list[ToolSpec]:
 def read_operations(*documents: Source) -> list[Operation]:
     """Return what `read_openapi` does, with what a request needs."""
     read = [_Reader(load(document)).operations() for document in documents]
-    count = Counter(name for operations in read for name in {operation.spec.name for operation in operations})
+    count: Counter[str] = Counter()
+    for operations in read:
+        count.update({operation.spec.name for operation in operations})
     whole: list[Operation] = []
     for operations in read:
         renamed: dict[str, str] = {}
@@ -132,10 +134,14 @@ class _Reader:
             except RefusalError as error:
                 refusals.append(f"{method.upper()} {path} ({self.named[method, path]}): {error}")
         self._report(refusals, len(read))
-        for each in read:
-            for name, schema in each.spec.properties.items():
-                self._note_mention(each.spec.name, name, schema)
-        return [replace(each, spec=_with_links(each.spec, self.mentioned.get(each.spec.name, []))) for each in read]
+        for done in read:
+            for name, schema in done.spec.properties.items():
+                self._note_mention(done.spec.name, name, schema)
+        linked = []
+        for done in read:
+            links = self.mentioned.get(done.spec.name, [])
+            linked.append(replace(done, spec=_with_links(done.spec, links)))
+        return linked
 
     def _named(self, items: Mapping[str, Mapping[str, Any]], refusals: list[str]) -> _Operations:
         """Return the operations by method and path after giving each its name."""
@@ -148,16 +154,21 @@ class _Reader:
                 except RefusalError as error:
                     refusals.append(f"{method.upper()} {path}: {error}")
                     continue
-                if not isinstance(item.get(method), Mapping) or operation.get("deprecated") is True:
-                    continue
-                said = operation.get("operationId")
-                is_named = isinstance(said, str) and said.strip()
-                name = free_name(legal_name(str(said) if is_named else f"{method}{path}"), taken)
-                self.named[method, path] = self.by_id[str(said)] = name
-                self.by_words[canonical(str(said))] = name
-                self.by_words.setdefault(canonical(path), name)
-                given[method, path] = operation
+                if isinstance(item.get(method), Mapping) and operation.get("deprecated") is not True:
+                    self._name(method, path, operation, taken)
+                    given[method, path] = operation
         return given
+
+    def _name(self, method: str, path: str, operation: Mapping[str, Any], taken: set[str]) -> None:
+        identifier = operation.get("operationId")
+        said = f"{method}{path}"
+        if isinstance(identifier, str) and identifier.strip():
+            said = identifier
+        name = free_name(legal_name(said), taken)
+        self.named[method, path] = self.by_id[str(identifier)] = name
+        # Descriptions name operations in words of their own: "as returned by list-orders", "GET /orders".
+        self.by_words[canonical(str(identifier))] = name
+        self.by_words.setdefault(canonical(path), name)
 
     def _report(self, refusals: Sequence[str], read: int) -> None:
         if not refusals:
@@ -186,15 +197,9 @@ class _Reader:
             properties[name], places[name] = given.schema, given.place
             if given.needed:
                 required.append(name)
-        in_path = {place.label: name for name, place in places.items() if place.kind == "path"}
-        texts: list[str] = []
-        for key in ("summary", "description"):
-            text = operation.get(key) or item.get(key)
-            if isinstance(text, str) and text.strip():
-                texts.append(" ".join(text.split()))
         spec = ToolSpec(
             name=self.named[method, path],
-            description=" ".join(dict.fromkeys(texts)) or f"{method.upper()} {path}",
+            description=_description(operation, item) or f"{method.upper()} {path}",
             parameters=self.schemas.alone({"type": "object", "properties": properties, "required": required}),
             returns=self._answer(operation),
             read_only=method in _READS,
@@ -202,7 +207,7 @@ class _Reader:
             idempotent=method in _READS or method in ("put", "delete"),
             tags=tuple(tag for tag in list_of(operation.get("tags")) if isinstance(tag, str)),
             toolkit=self._title(),
-            route=f"{method.upper()} " + SLOT.sub(lambda slot: f"{{{in_path.get(slot[1], slot[1])}}}", path),
+            route=f"{method.upper()} {_with_names(path, places)}",
         )
         return Operation(
             spec=spec,
@@ -239,7 +244,9 @@ class _Reader:
         ``x-links`` are its links, [tool, parameter, path]; ``x-stream`` is true if all successful answers are streams.
         """
         answer = self._first_answer(operation)
-        return {**(answer or {}), "x-stream": True} if self._streams(operation) else answer
+        if self._streams(operation):
+            return {**(answer or {}), "x-stream": True}
+        return answer
 
     def _streams(self, operation: Mapping[str, Any]) -> bool:
         """Return True if an answer does not end, whichever of the content types that a document names is taken."""
@@ -247,14 +254,13 @@ class _Reader:
         return bool(medias) and all(is_stream(media) for media in medias)
 
     def _first_answer(self, operation: Mapping[str, Any]) -> dict[str, Any] | None:
-        by_code = {str(code): response for code, response in mapping_of(operation.get("responses")).items()}
-        codes = sorted(code for code in by_code if code.startswith("2"))
-        for code in (*codes, "default"):
+        by_code: dict[str, Any] = {}
+        for code, response in mapping_of(operation.get("responses")).items():
+            by_code[str(code)] = response  # YAML reads a code as a number
+        successes = sorted(code for code in by_code if code.startswith("2"))
+        for code in (*successes, "default"):
             response = self.document.followed_or_empty(by_code.get(code))
-            contents = {str(media): value for media, value in mapping_of(response.get("content")).items()}
-            schema = mapping_of(response.get("schema"))
-            if contents and not schema:
-                schema = mapping_of(mapping_of(contents[min(contents, key=rank_of)]).get("schema"))
+            schema = _schema_of(response)
             links = list(self._links(response))
             if links:
                 return {**self._compact(schema), "x-links": links}
@@ -293,6 +299,37 @@ class _Reader:
             giver = self.by_words.get(canonical(said))
             if giver not in (None, tool):
                 self.mentioned.setdefault(str(giver), []).append([tool, name, ""])
+
+
+def _schema_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of an answer: Swagger 2.0's own, or that of the content type a model reads best."""
+    schema = mapping_of(response.get("schema"))
+    contents: dict[str, Any] = {}
+    for media, content in mapping_of(response.get("content")).items():
+        contents[str(media)] = content
+    if schema or not contents:
+        return schema
+    return mapping_of(mapping_of(contents[min(contents, key=rank_of)]).get("schema"))
+
+
+def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+    """Return summary and description of an operation, each once."""
+    texts: dict[str, None] = {}
+    for key in ("summary", "description"):
+        text = operation.get(key) or item.get(key)
+        if isinstance(text, str) and text.strip():
+            texts[" ".join(text.split())] = None
+    return " ".join(texts)
+
+
+def _with_names(path: str, places: Mapping[str, Place]) -> str:
+    """Return a path with the names of the tool's parameters in its slots."""
+    in_path = {place.label: name for name, place in places.items() if place.kind == "path"}
+
+    def named(slot: re.Match[str]) -> str:
+        return f"{{{in_path.get(slot[1], slot[1])}}}"
+
+    return SLOT.sub(named, path)
 
 
 def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:

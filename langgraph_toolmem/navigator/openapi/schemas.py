@@ -15,8 +15,6 @@ from langgraph_toolmem.navigator.openapi.documents import MAX_LEVELS, Document, 
 
 MAX_DEFINITIONS: Final = 64
 """Definitions that one schema carries along; in large documents everything leads to everything."""
-_UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-_SUFFIX: Final = re.compile(r"\.(?:json|ya?ml)$", re.IGNORECASE)
 _SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 _PLAIN: Final = frozenset({"example", "examples", "enum", "const", "default", "required", "type", "discriminator"})
 """Keys of a schema whose values are no schemas."""
@@ -25,7 +23,6 @@ _ADDRESSES: Final = frozenset(
 )
 """Keys that give a schema another address, below which ``$defs`` would be looked for."""
 _CHOICES: Final = ("oneOf", "anyOf")
-_BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
 
 @dataclass(slots=True)
@@ -71,7 +68,10 @@ class Schemas:
                 self._rewritten[reference] = self._copied(self.document.target(reference))
             definitions[name], further = self._rewritten[reference]
             waiting += further
-        return {**whole, "$defs": definitions} if definitions else whole
+        if definitions:
+            whole["$defs"] = definitions
+        schema_alone: dict[str, Any] = whole
+        return schema_alone
 
     def fields(self, schema: Mapping[str, Any]) -> Fields:
         """Return the properties of an object schema.
@@ -83,11 +83,13 @@ class Schemas:
         parts = list(self._parts(schema, set()))
         for part in parts:
             fields.properties.update(mapping_of(part.get("properties")))
-            fields.required.update(name for name in list_of(part.get("required")) if isinstance(name, str))
+            for name in list_of(part.get("required")):
+                # Swagger 2.0 documents write `required: true` in a schema, too.
+                if isinstance(name, str):
+                    fields.required.add(name)
         for part in parts:
-            kinds = part.get("type", "object")
-            is_object = kinds == "object" or (isinstance(kinds, list) and "object" in kinds)
-            fields.whole |= self.is_open(part) or not is_object or self._brings_more(part, fields.properties)
+            if self.is_open(part) or not _is_object(part) or self._brings_more(part, fields.properties):
+                fields.whole = True
         fields.whole |= not fields.properties
         for name in fields.required - fields.properties.keys():
             fields.properties[name] = {}
@@ -115,8 +117,8 @@ class Schemas:
         for word in _CHOICES:
             for choice in list_of(schema.get(word)):
                 for part in self._parts(mapping_of(choice), set()):
-                    nested = any(part.get(inner) for inner in _CHOICES)
-                    if nested or not mapping_of(part.get("properties")).keys() <= known.keys():
+                    is_nested = part.get("oneOf") or part.get("anyOf")
+                    if is_nested or not mapping_of(part.get("properties")).keys() <= known.keys():
                         return True
         return False
 
@@ -132,14 +134,18 @@ class Schemas:
             return None in inner["enum"]
         if "const" in inner:
             return inner["const"] is None
-        for word in _CHOICES:
-            choices = list_of(inner.get(word))
-            if choices:
-                return steps > 0 and any(self.takes_null(choice, steps - 1) for choice in choices)
+        return self._composition_takes_null(inner, steps)
+
+    def _composition_takes_null(self, inner: Mapping[str, Any], steps: int) -> bool:
+        choices = list_of(inner.get("oneOf")) or list_of(inner.get("anyOf"))
         parts = list_of(inner.get("allOf"))
-        if parts:
-            return steps > 0 and all(self.takes_null(part, steps - 1) for part in parts)
-        return "properties" not in inner and "items" not in inner
+        if not choices and not parts:
+            return "properties" not in inner and "items" not in inner
+        if steps == 0:  # schemas may contain themselves
+            return False
+        if choices:
+            return any(self.takes_null(choice, steps - 1) for choice in choices)
+        return all(self.takes_null(part, steps - 1) for part in parts)
 
     def is_file(self, schema: Any) -> bool:
         """Return True if a value is the bytes of a file: 2.0's ``file``, 3.0's ``binary``, 3.1's media type."""
@@ -164,29 +170,39 @@ class Schemas:
                 return inner
             schema: dict[str, Any] = {}
             for key, part in inner.items():
-                if key in _ADDRESSES:
-                    continue
-                if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
-                    schema[key] = {name: copied(below) for name, below in part.items()}
-                elif key == "$ref" and isinstance(part, str):
-                    self.document.target(part)
-                    references.append(part)
-                    schema[key] = f"#/$defs/{self._name(part)}"
-                else:
-                    schema[key] = part if key in _PLAIN or key.startswith("x-") else copied(part)
+                if key not in _ADDRESSES:
+                    schema[key] = copied_part(key, part)
             return _without_reference_names(_modern(schema))
+
+        def copied_part(key: str, part: Any) -> Any:
+            if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
+                return {name: copied(below) for name, below in part.items()}
+            if key == "$ref" and isinstance(part, str):
+                self.document.target(part)
+                references.append(part)
+                return f"#/$defs/{self._name(part)}"
+            if key in _PLAIN or key.startswith("x-"):
+                return part
+            return copied(part)
 
         return copied(value), references
 
     def _name(self, reference: str) -> str:
         if reference not in self._names:
             last = reference.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
-            name = base = _UNSAFE_KEY.sub("_", _SUFFIX.sub("", last)) or "schema"
+            stem = re.sub(r"\.(?:json|ya?ml)$", "", last, flags=re.IGNORECASE)
+            # A provider that checks schemas takes these characters in the name of a definition.
+            name = base = re.sub(r"[^A-Za-z0-9_.-]+", "_", stem) or "schema"
             while name in self._taken:
                 name = f"{base}_{len(self._taken)}"
             self._taken.add(name)
             self._names[reference] = name
         return self._names[reference]
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type", "object")
+    return kinds == "object" or (isinstance(kinds, list) and "object" in kinds)
 
 
 def is_json(media: str) -> bool:
@@ -213,11 +229,11 @@ def _modern(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
     if schema.get("nullable") is True:
         schema = _with_null(schema)
-    for bound, exclusive in _BOUNDS:
-        said = schema.get(exclusive)
-        if isinstance(said, bool):
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        is_exclusive = schema.get(exclusive)
+        if isinstance(is_exclusive, bool):
             del schema[exclusive]
-            if said and bound in schema:
+            if is_exclusive and bound in schema:
                 schema[exclusive] = schema.pop(bound)
     return schema
 
