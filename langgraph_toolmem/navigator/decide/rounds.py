@@ -5,7 +5,7 @@ A record is never changed in place: each function returns a new one. Only a `Ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -79,16 +79,23 @@ def decided(
             notes.append(f"This was searched for before, with nothing new: {_short(part.query)}")
         elif part.action == "retrieve" and part.query not in pending["queries"]:
             pending["queries"].append(part.query)
-    idle = record["idle"] if pending["queries"] else record["idle"] + 1  # a search counts by its result
+    if pending["calls"] or pending["questions"]:
+        idle = 0
+    elif pending["queries"]:
+        idle = record["idle"]  # a search counts by its result
+    else:
+        idle = record["idle"] + 1
+    waiting = []
+    for part in later:
+        line = f"[{part.rank}] {_short(part.intent)}: {part.action} {part.api}"
+        waiting.append(line.rstrip())
+    made = DecisionRecord(decided=[_line(part) for part in now], observed=notes)
     return {
         **record,
         "decisions": record["decisions"] + 1,
-        "idle": 0 if pending["calls"] or pending["questions"] else idle,
-        "waiting": [f"[{part.rank}] {_short(part.intent)}: {part.action} {part.api}".rstrip() for part in later],
-        "history": [
-            *record["history"][-WINDOW:],
-            DecisionRecord(decided=[_line(part) for part in now], observed=notes),
-        ],
+        "idle": idle,
+        "waiting": waiting,
+        "history": [*record["history"][-WINDOW:], made],
         "pending": pending,
     }
 
@@ -130,12 +137,20 @@ def _done_before(
     later: list[str] = []
     for call in reversed(outcomes):
         if _same(call, tool, args):
-            reads = call["status"] == "ok" and side_effects(specs[tool]) == "reads"
-            changed = any(name not in specs or side_effects(specs[name]) != "reads" for name in later)
-            return None if reads and changed else call
+            is_reading = call["status"] == "ok" and side_effects(specs[tool]) == "reads"
+            # What was read before a change may read otherwise now.
+            if is_reading and _may_have_changed(later, specs):
+                return None
+            before: CallOutcome = call
+            return before
         if call["status"] == "ok":
             later.append(call["tool"])
     return None
+
+
+def _may_have_changed(tools: Iterable[str], specs: Mapping[str, ToolSpec]) -> bool:
+    """Return True if one of some tools changes something, or is unknown."""
+    return any(name not in specs or side_effects(specs[name]) != "reads" for name in tools)
 
 
 def observed(
@@ -241,13 +256,14 @@ def _without_failed(record: NaviRecord) -> NaviRecord:
 def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[str]) -> NaviRecord:
     """Return a new record with the earlier calls for its request: a host's graph may come here again for it."""
     answers = {message.tool_call_id: message for message in since if isinstance(message, ToolMessage)}
-    calls = [
-        DecidedCall(id=str(call["id"]), tool=call["name"], args=call["args"], intent="")
-        for message in since
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-        if call["id"] in answers and call["name"] in names
-    ]
+    calls: list[DecidedCall] = []
+    for message in since:
+        if not isinstance(message, AIMessage):
+            continue
+        for call in message.tool_calls:
+            # Calls without an answer, and those of the host's own tools, are not the decider's.
+            if call["id"] in answers and call["name"] in names:
+                calls.append(DecidedCall(id=str(call["id"]), tool=call["name"], args=call["args"], intent=""))
     pending: Pending = {**nothing_pending(), "calls": calls}
     before: NaviRecord = {**record, "pending": pending, "history": [DecisionRecord(decided=[], observed=[])]}
     after, _ = observed(before, list(answers.values()))
@@ -262,9 +278,12 @@ def _noted(record: NaviRecord, lines: Sequence[str]) -> NaviRecord:
 
 def _line(part: SubIntent) -> str:
     args = part.arguments or {}
-    what = {"execute": call_line(part.api.strip(), args), "retrieve": _short(part.query)}.get(
-        part.action, _short(part.text)
-    )
+    if part.action == "execute":
+        what = call_line(part.api.strip(), args)
+    elif part.action == "retrieve":
+        what = _short(part.query)
+    else:
+        what = _short(part.text)
     why = f" ({_short(part.analysis)})" if part.analysis else ""
     return f"[{part.rank}] {_short(part.intent)}: {part.action} {what}{why}"
 
@@ -329,8 +348,10 @@ class Retriever:
 
     def _careful(self, tools: Sequence[str], had: Collection[str]) -> bool:
         """Return True if no new step changes something only to get a value for the target."""
-        new = (self._specs[name] for name in tools[:-1] if name not in had and name in self._specs)
-        return all(side_effects(spec) == "reads" for spec in new)
+        for name in tools[:-1]:
+            if name not in had and name in self._specs and side_effects(self._specs[name]) != "reads":
+                return False
+        return True
 
     def _similar(self, tool: str, allowed: Collection[str]) -> list[str]:
         """Return tools with a similar text and the same side effects; this needs no schema of outputs and no runs."""
@@ -339,8 +360,14 @@ class Retriever:
             return []
         if self._index is None:
             self._index = LexicalIndex((name, tool_text(each)) for name, each in self._specs.items())
-        found = (name for name, _ in self._index.search(tool_text(spec), len(self._specs)) if name in allowed)
-        return [name for name in found if name != tool and same_effects(spec, self._specs[name])][:FEW_HITS]
+        similar: list[str] = []
+        for name, _ in self._index.search(tool_text(spec), len(self._specs)):
+            if len(similar) == FEW_HITS:
+                break
+            # What only looks things up must not be replaced by what changes them.
+            if name in allowed and name != tool and same_effects(spec, self._specs[name]):
+                similar.append(name)
+        return similar
 
     def _broken(self, before: NaviRecord, tool: str, context: CallContext) -> Chain | None:
         """Return the chain of the failed tool; a new one to it if it was in none."""

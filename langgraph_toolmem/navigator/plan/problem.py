@@ -122,7 +122,7 @@ Assignment = dict[PortKey, Choice]
 
 
 class ValueSource(NamedTuple):
-    """Who gives an input its value, and why."""
+    """The giver of an input's value, and the reason."""
 
     sort: Source
     reason: str

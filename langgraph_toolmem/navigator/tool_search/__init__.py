@@ -91,7 +91,8 @@ class CurrentSearch:
             if self._searcher is None:
                 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 
-                embedder = self._vectors.embedder  # the built-in one's vectors say no more than words do
+                embedder = self._vectors.embedder
+                # The built-in embedder's vectors say no more than words do.
                 kept = None if embedder.builtin else TextVectors(self._vectors, "tools")
                 self._searcher = ToolSearcher(embedder=embedder, vectors=kept)
             specs = self._evidence.tools()

@@ -108,14 +108,18 @@ def _last_verb(text: str, said: Sequence[str]) -> float:
         return ASKS
     asks = max((match.start() for match in _ASKING_WITHIN.finditer(text)), default=-1)
     orders = max((match.start() for match in _ORDERING_WITHIN.finditer(text)), default=-1)
-    if asks != orders:
-        return ASKS if asks > orders else ORDERS
+    if asks > orders:
+        return ASKS
+    if orders > asks:
+        return ORDERS
     if not _TURKISH_QUESTIONS.isdisjoint(said):
         return ASKS
     ends = (*said[-2:],)  # "iptal et", "goster"
     if not _TURKISH_ORDERS.isdisjoint(ends):
         return ORDERS
-    return ASKS if not _TURKISH_ASKING.isdisjoint(ends) else UNCLEAR
+    if not _TURKISH_ASKING.isdisjoint(ends):
+        return ASKS
+    return UNCLEAR
 
 
 _TURKISH_QUESTIONS: Final = word_set("kac hangi kim nerede nasil neden niye")
@@ -138,12 +142,12 @@ def wanted_effect(text: str) -> float:
     >>> wanted_effect("How much credit is left?"), wanted_effect("Please cancel it"), wanted_effect("in the evening")
     (1.0, -1.0, 0.0)
     """
-    found = [unaccented(word) for word in words(text)]
-    if not found:
+    said = [unaccented(word) for word in words(text)]
+    if not said:
         return UNCLEAR
-    start = _begin(found)
-    first = found[start]
-    following = found[start + 1] if start + 1 < len(found) else ""
+    start = _begin(said)
+    first, *rest = said[start:]
+    following = rest[0] if rest else ""
     gets_rid = (first, following) == ("get", "rid")
     if first in _QUESTIONS or (first in _ASKING and not gets_rid):
         return ASKS
@@ -151,8 +155,10 @@ def wanted_effect(text: str) -> float:
     before_determiner = following in _DETERMINERS and first not in STOP_WORDS
     if first in _ORDERING or gets_rid or before_determiner:
         return ORDERS
-    last = _last_verb(text, found)
-    return ASKS if last == UNCLEAR and text.rstrip().endswith(("?", "？", "؟")) else last
+    last = _last_verb(text, said)
+    if last == UNCLEAR and text.rstrip().endswith(("?", "？", "؟")):
+        return ASKS
+    return last
 
 
 _MAKING: Final = word_set("create make add new open start write draft register issue build generate")

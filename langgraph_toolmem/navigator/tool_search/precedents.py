@@ -6,7 +6,7 @@ An episode is what followed one user message: the request, and the tools that we
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -79,7 +79,8 @@ class Precedents:
 
     def keep_latest(self, most: int) -> None:
         """Remove the oldest episodes until so many are left."""
-        self.remove([*self._kept][: max(0, len(self._kept) - most)])  # type: ignore[arg-type]
+        surplus = max(0, len(self._kept) - most)
+        self.remove([*self._kept][:surplus])  # type: ignore[arg-type]
 
     def votes(self, request: str) -> dict[str, float]:
         """Return the tools that were called for similar requests, with their share of the votes."""
@@ -90,8 +91,14 @@ class Precedents:
             near = self._requests.nearest(words)
             votes: defaultdict[str, float] = defaultdict(float)
             total = DOUBT
-            there = (number for number in np.argsort(-near, kind="stable") if self._tools[number] and near[number])
-            for number, _ in zip(there, range(NEAREST), strict=False):
+            voters = 0
+            for number in np.argsort(-near, kind="stable"):
+                if voters == NEAREST:
+                    break
+                # Removed episodes keep their number until the index is made anew.
+                if not self._tools[number] or not near[number]:
+                    continue
+                voters += 1
                 weight = float(near[number]) ** SHARPNESS
                 total += weight
                 for tool in self._tools[number]:
@@ -126,8 +133,11 @@ class Precedents:
         for tool in tools:
             self._uses[tool] += sign
             others = self._together[tool]
-            others.update(dict.fromkeys((name for name in tools if name != tool), sign))
-            for name in [name for name, count in others.items() if not count]:
+            for name in tools:
+                if name != tool:
+                    others[name] += sign
+            gone = [name for name, count in others.items() if not count]
+            for name in gone:
                 del others[name]
 
 
@@ -156,22 +166,29 @@ def called_before(
     names = [name for name in scores if name != target and name in specs]
     best = max((scores[name] for name in names), default=0.0)
     fit = {name: scores[name] - best for name in names}
+    company = _company(target, fit, precedents)
+    votes = precedents.votes(query)
+    logits: dict[str, float] = {}
+    for name in names:
+        if name in exclude or (available is not None and name not in available):
+            continue
+        same_kit = bool(kit) and kit_of(specs[name]) == kit
+        signals = np.array((fit[name] / 5, same_kit, votes.get(name, 0.0), company.get(name, 0.0)))
+        logits[name] = sum((WEIGHTS * signals).tolist())
+    likeliest = sorted(logits, key=lambda name: -logits[name])[:k]
+    return [ToolHit(name, probability(logits[name] + INTERCEPT), kit_name(specs[name])) for name in likeliest]
+
+
+def _company(target: str, fit: Mapping[str, float], precedents: Precedents) -> dict[str, float]:
+    """Return how often each tool was called with the target, or with a tool that fits the request best."""
+    likely = {target: 1.0}
+    for name in sorted(fit, key=lambda name: -fit[name])[: FOUND - 1]:
+        likely[name] = float(np.exp(fit[name]))
     company: defaultdict[str, float] = defaultdict(float)
-    likely = {target: 1.0} | {
-        name: float(np.exp(fit[name])) for name in sorted(fit, key=lambda n: -fit[n])[: FOUND - 1]
-    }
     for other, weight in likely.items():
         for name, share in precedents.company(other).items():
             company[name] = max(company[name], weight * share)
-    votes = precedents.votes(query)
-    logits = {}
-    for name in names:
-        if name not in exclude and (available is None or name in available):
-            same_kit = bool(kit) and kit_of(specs[name]) == kit
-            given = fit[name] / 5, same_kit, votes.get(name, 0.0), company.get(name, 0.0)
-            logits[name] = sum((WEIGHTS * np.array(given)).tolist())
-    found = sorted(logits, key=lambda name: -logits[name])[:k]
-    return [ToolHit(name, probability(logits[name] + INTERCEPT), kit_name(specs[name])) for name in found]
+    return company
 
 
 class PrecedentCache:
