@@ -226,7 +226,7 @@ class DeferredTools:
         self.call_tool = CallTool(deferred=self)
         self.tools: list[BaseTool] = [self.search_tool, self.call_tool]
         # Tokens of tools, by the numbers of all tools and of those offered: schemas are counted once an agent.
-        self._costs: dict[tuple[int, int], _Tokens] = {}
+        self._costs: dict[tuple[int, int], _ToolTokens] = {}
 
     def names(self, tools: Iterable[Any]) -> list[str]:
         """Return the tools that are found by search; none where there are too few."""
@@ -295,7 +295,7 @@ class DeferredTools:
         if tokens is None:
             # Anthropic does not count deferred tools before they are referenced.
             sent = offer.tools if offer.way != "anthropic" else [tool for tool in offer.tools if not _is_hidden(tool)]
-            tokens = self._costs[key] = _Tokens(_tokens(sent), _tokens(tools))
+            tokens = self._costs[key] = _ToolTokens(_tokens(sent), _tokens(tools))
         deferred = {*self.names(tools)}
         revealed = revealed_in(messages)
         first = later = never = 0
@@ -309,7 +309,7 @@ class DeferredTools:
         self.navigator.evidence.searched(ToolsSearched(first, later, never, tokens.sent, saved))
 
 
-class _Tokens(NamedTuple):
+class _ToolTokens(NamedTuple):
     """Tokens of the tools that are sent, and of all tools of the agent."""
 
     sent: int

@@ -23,7 +23,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import GraphView, view_of
-from langgraph_toolmem.navigator.history import Calls, Flow, History, plain_path
+from langgraph_toolmem.navigator.history import Flow, History, ToolCalls, plain_path
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of, shows_fields
 
@@ -96,7 +96,7 @@ class ToolsSearched(Event):
 
 @dataclass(slots=True)
 class RecentUse:
-    """Calls of a tool on the last days.
+    """ToolCalls of a tool on the last days.
 
     Attributes:
         calls, failures: all of them, and those that failed.
@@ -364,7 +364,7 @@ class NavigatorSources:
         return History(
             uses=uses,
             failures=failures,
-            recent={tool: Calls(use.calls, use.failures) for tool, use in recent.items()},
+            recent={tool: ToolCalls(use.calls, use.failures) for tool, use in recent.items()},
             transitions=transitions,
             flows=flows,
             given=given,

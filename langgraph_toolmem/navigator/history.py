@@ -22,8 +22,8 @@ class Flow(NamedTuple):
     parameter: str
 
 
-class Calls(NamedTuple):
-    """Calls of one tool, and those of them that failed."""
+class ToolCalls(NamedTuple):
+    """ToolCalls of one tool, and those of them that failed."""
 
     calls: float
     failures: float
@@ -46,7 +46,7 @@ class History:
 
     uses: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
-    recent: Mapping[str, Calls] = field(default_factory=dict)
+    recent: Mapping[str, ToolCalls] = field(default_factory=dict)
     transitions: Mapping[tuple[str, str], float] = field(default_factory=dict)
     flows: Mapping[Flow, float] = field(default_factory=dict)
     given: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class History:
     def works(self, tool: str) -> float:
         """Return the share of a tool's calls that went well, 0 to 1; recent calls count twice."""
         prior = 4.0  # calls that went well, before the first one: a single failure says little
-        recent = self.recent.get(tool, Calls(0.0, 0.0))
+        recent = self.recent.get(tool, ToolCalls(0.0, 0.0))
         calls = recent.calls + self.uses.get(tool, 0.0)
         failures = recent.failures + self.failures.get(tool, 0.0)
         return (prior + calls - failures) / (prior + calls)

@@ -30,7 +30,7 @@ class OutputOf(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sought:
+class _SoughtCollection:
     """The collection that an input picks an element of.
 
     Attributes:
@@ -256,12 +256,12 @@ class RouteIndex:
         return names
 
 
-def _sought(port: Port, route: Route) -> _Sought | None:
+def _sought(port: Port, route: Route) -> _SoughtCollection | None:
     collection = route.slots.get(port.path)
     if collection is not None:
-        return _Sought(collection, collection, resource(collection))
+        return _SoughtCollection(collection, collection, resource(collection))
     if port.meaning.words & IDENTIFIERS:
-        return _Sought("", route.path, _without_identifiers(canonical(_last_level(port.path))))
+        return _SoughtCollection("", route.path, _without_identifiers(canonical(_last_level(port.path))))
     return None
 
 

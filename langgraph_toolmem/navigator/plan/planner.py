@@ -292,13 +292,13 @@ def plan(
     names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
     if not names:
         raise ConfigurationError("plan needs a target: the name of the tool to end with.")
-    search = _Search(
+    search = _PlanSearches(
         Producers(graph, history or History(), learned=learned, done=done, request=request),
         known_ports(known),
         settings or PlanSettings(),
         strategy,
         seed,
-        _Timer(clock, budget),
+        _PlanTimer(clock, budget),
     )
     best: list[Chain] = []
     others: list[Chain] = []
@@ -311,7 +311,7 @@ def plan(
     return Plan((*best, *others), search.cut_short)
 
 
-class _Timer:
+class _PlanTimer:
     """The end of a search; without a clock there is none."""
 
     def __init__(self, clock: Callable[[], float] | None, budget: float) -> None:
@@ -323,7 +323,7 @@ class _Timer:
 
 
 @dataclass(slots=True)
-class _Search:
+class _PlanSearches:
     """The searches of one plan.
 
     Attributes:
@@ -335,7 +335,7 @@ class _Search:
     settings: PlanSettings
     strategy: Strategy
     seed: int
-    timer: _Timer
+    timer: _PlanTimer
     cut_short: bool = False
 
     def routes(self, target: str, k: int, avoid: Collection[str]) -> list[Chain]:

@@ -45,7 +45,7 @@ class Cooling:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class GeneCandidate:
     """One set of genes, as they were taken, with the chain that they decode to."""
 
     genes: Genes
@@ -88,12 +88,12 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = la
     return Solution(best.draft, best.fitness, cut_short, nodes)
 
 
-def _fitter(one: Candidate, other: Candidate) -> Candidate:
+def _fitter(one: GeneCandidate, other: GeneCandidate) -> GeneCandidate:
     """Return the fitter candidate, of equal ones the first."""
     return other if other.fitness > one.fitness else one
 
 
-def _born(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.0) -> Candidate:
+def _born(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.0) -> GeneCandidate:
     """Return the candidate of some genes; an input without a gene takes its first option."""
     draft: Assignment = {}
     taken: Genes = {}
@@ -119,7 +119,7 @@ def _born(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.
                 waiting += problem.needs(choice.origin)
             levels = after
             break
-    return Candidate(taken, draft, fitness(draft, problem))
+    return GeneCandidate(taken, draft, fitness(draft, problem))
 
 
 def _mixed(one: Genes, other: Genes, random: Random) -> Genes:

@@ -67,7 +67,7 @@ def _unchanged(digests: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> set
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _TableReading:
     """The table as it was read: of which file and tools; None if it could not be read."""
 
     stamp: object
@@ -81,7 +81,7 @@ class TrainedLinks:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._in_ram: bytes | None = None
-        self._reading: _Reading | None = None
+        self._reading: _TableReading | None = None
 
     def _used(self) -> LinkTable | None:
         stamp = self._stamp()
@@ -90,7 +90,7 @@ class TrainedLinks:
         specs = self._core.catalogue.known
         reading = self._reading
         if reading is None or reading.stamp != stamp or reading.specs != specs:
-            reading = self._reading = _Reading(stamp, dict(specs), self._load(specs))
+            reading = self._reading = _TableReading(stamp, dict(specs), self._load(specs))
         if reading.table is None or not reading.table.better:
             return None
         return reading.table

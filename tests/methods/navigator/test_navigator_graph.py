@@ -15,7 +15,7 @@ from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE, Link, weight_of
-from langgraph_toolmem.navigator.history import Calls, History, plain_path
+from langgraph_toolmem.navigator.history import History, ToolCalls, plain_path
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.plan.problem import Producers
 from langgraph_toolmem.papers.naviagent.learned import LinkTable, digest_of
@@ -122,7 +122,7 @@ def test_structure_counts_as_much_as_two_uses():
 
 
 def test_recent_calls_say_more_of_whether_a_tool_works():
-    works = History({"a": 10, "b": 10}, {"a": 5, "b": 5}, {"a": Calls(5, 0), "b": Calls(5, 5)}).works
+    works = History({"a": 10, "b": 10}, {"a": 5, "b": 5}, {"a": ToolCalls(5, 0), "b": ToolCalls(5, 5)}).works
     assert works("a") > works("b") > 0
     assert works("never called") == 1
 
