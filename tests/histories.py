@@ -151,7 +151,9 @@ class Learner:
         state = RunState.of(run)
         state.thought = thought or state.thought
         state.seen = read_input(seen)
-        return self.inertia.decide(state, policy=self.policy, user=user, specs=specs)[0]
+        catalogue = self.inertia.core.catalogue
+        tools = {"specs": catalogue.recorded(specs), "names": catalogue.records(specs)}
+        return self.inertia.decide(state, policy=self.policy, user=user, **tools)[0]
 
 
 def atoms_of(run: Run, specs: Mapping[str, ToolSpec], **how: Any) -> list[Atom]:

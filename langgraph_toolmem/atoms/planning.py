@@ -19,6 +19,7 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest, quoted
 from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.graph.provenance import Provenance
+from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
@@ -227,7 +228,8 @@ class HintPlanner:
             self._failed(error)
             why = f"the atoms could not be read ({type(error).__name__})"
             return Planned(look.record, _event(question, [], why, told))
-        made = {_call(step.tool, step.args) for step in look.state.since_user if step.status in ("ok", "failed")}
+        executed = [step for step in look.state.since_user if step.status in ("ok", "failed")]
+        made = {_call(tool_of(step.tool), step.args) for step in executed}
         hits = [refilled(hit, made, question.known) for hit in found]
         next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
         provenance = Provenance(self._method.core.graph, look.state, self._method.core.constants)
@@ -257,7 +259,7 @@ class HintPlanner:
 
     def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _Look, made: set[str]) -> str:
         """Return why a hint must not be shown; "" if it may."""
-        if any(step.tool == hit.tool and step.review == "rejected" for step in look.state.since_user):
+        if any(tool_of(step.tool) == hit.tool and step.review == "rejected" for step in look.state.since_user):
             return "a person rejected it"
         if not self._settings.plain:
             if not self._reads(hit.tool, look):

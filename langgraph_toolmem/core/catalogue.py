@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from operator import is_
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
@@ -19,6 +20,16 @@ from langchain_core.tools import BaseTool
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.checks import names_given, nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolDescribed
+from langgraph_toolmem.graph.records import (
+    ALIKE,
+    RecordNames,
+    Shape,
+    are_alike,
+    is_apart,
+    name_apart,
+    shape_of,
+    tool_of,
+)
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import (
@@ -140,6 +151,11 @@ class Catalogue:
         self._offered: dict[tuple[int, ...], OfferedTools] = {}
         self._offered_alike: dict[tuple[Hashable, ...], OfferedTools] = {}
         self._read: dict[Hashable, ToolSpec] = {}
+        self._counted: tuple[int, int] = (0, 0)
+        self._several: Mapping[str, Mapping[str, Shape]] = {}
+        self._of_records: dict[str, ToolSpec] = {}
+        self._named_by_record: dict[str, tuple[ToolSpec, ToolSpec]] = {}
+        self._records: dict[int, tuple[Mapping[str, ToolSpec], Mapping[str, Mapping[str, Shape]], RecordNames]] = {}
         if given is not None:
             self._note(self._given or {})
 
@@ -154,7 +170,7 @@ class Catalogue:
             if self._given is not None:
                 return self._given
             for name, entry in self._graph.tools.items():
-                read = int(entry.get("calls_read", 0))
+                read = 0 if is_apart(name) else int(entry.get("calls_read", 0))
                 if read and self._inferred.get(name, (0,))[0] != read:
                     self._inferred[name] = (read, infer_spec(name, entry))
             return {name: spec for name, (_, spec) in self._inferred.items()} | self._of_hosts
@@ -196,14 +212,17 @@ class Catalogue:
         with self._lock:
             name = spec.name
             noted = self._noted(name)
-            now = (spec, (self._given or {}).get(name), self._of_hosts.get(name))
+            apart = (self._noted(record) for record in self._shapes().get(name, ()) if is_apart(record))
+            now = (spec, (self._given or {}).get(name), self._of_hosts.get(name), *apart)
             origins = (*now, noted)
-            known = self._marked.get(name)
-            if known is None or any(old is not new for old, new in zip(known[0], origins, strict=True)):
+            record = self._record_of(spec) if name in self._shapes() else name
+            known = self._marked.get(record)
+            same = known is not None and len(known[0]) == len(origins) and all(map(is_, known[0], origins))
+            if known is None or not same:
                 # Choices may be private: the schema of a tool made for one user may hold their addresses.
                 first = spec if spec.seen or noted is None else without_choices(noted)
                 others = [each for each in (*now[1:], noted) if each is not None]
-                known = self._marked[name] = origins, self._declared(restricted(first, others))
+                known = self._marked[record] = origins, self._declared(restricted(first, others))
             return known[1]
 
     def _declared(self, spec: ToolSpec) -> ToolSpec:
@@ -221,7 +240,7 @@ class Catalogue:
         before = self._described.get(name)
         marks = [entry.get(field) for field in ("description", *EFFECTS)]
         if before is None or before[0] != (id(parameters), *marks):
-            noted = spec_of(name, entry)
+            noted = spec_of(tool_of(name), entry)
             before = self._described[name] = (id(parameters), *marks), noted if self._read_only else grave_marks(noted)
         return before[1]
 
@@ -232,7 +251,7 @@ class Catalogue:
             if self._adopted:
                 return self.specs
             specs = dict(self.specs)
-            noted = {name: self._noted(name) for name in self._graph.tools}
+            noted = {name: self._noted(name) for name in self._graph.tools if not is_apart(name)}
             return specs | {name: spec for name, spec in noted.items() if spec is not None}
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
@@ -255,6 +274,8 @@ class Catalogue:
         taken = {name: agreed(spec, known[name]) if name in known else spec for name, spec in tools.items()}
         known |= {name: self._declared(spec) for name, spec in taken.items()}
         self._note(taken)
+        for spec in tools.values():
+            self._of_records[self._record_of(spec)] = self._declared(spec)
 
     def _note(self, specs: Mapping[str, ToolSpec]) -> None:
         # The graph must be readable without the tools.
@@ -263,13 +284,91 @@ class Catalogue:
         known = self._graph.tools
         record: Record = []
         for name, spec in specs.items():
-            noted = self._noted(name)  # restrictions stay, though other programs do not know them
-            as_given = (self._given or {}).get(name, spec)  # a host may know less of it than the developer
+            kept = self._record_of(spec)
+            noted = self._noted(kept)  # restrictions stay, though other programs do not know them
+            given = (self._given or {}).get(name, spec)
+            as_given = given if self._record_of(given) == kept else spec  # a host may know less than the developer
             marked = self._declared(restricted(as_given, [each for each in (spec, noted) if each is not None]))
-            if new := changes_of(marked, known.get(name, {})):
-                record.append(ToolDescribed(name, new))
+            if new := changes_of(marked, known.get(kept, {})):
+                record.append(ToolDescribed(kept, new))
         if record:
             self._describe(record)
+
+    # --- records of tools of one name ---
+
+    def records(self, specs: Mapping[str, ToolSpec] | None = None) -> RecordNames:
+        """Return the names of the records of tools (`specs` by default), and the tools with several records."""
+        with self._lock:
+            several = self._shapes()
+            if specs is None:
+                return ALIKE if not several else self._records_of(self.specs, several)
+            known = self._records.get(id(specs))
+            if known is None or known[0] is not specs or known[1] is not several:
+                if len(self._records) >= MAX_TOOL_SETS:
+                    self._records.clear()
+                known = self._records[id(specs)] = specs, several, self._records_of(specs, several)
+            return known[2]
+
+    def records_of(self, tool: str) -> Collection[str]:
+        """Return the names of all records of a tool's name."""
+        with self._lock:
+            return self._shapes().get(tool, {tool: {}})
+
+    def recorded(self, specs: Mapping[str, ToolSpec] | None = None, *, others: bool = False) -> Mapping[str, ToolSpec]:
+        """Return tools as `marked` does, each named as its record; with `others` the tools of the other records too."""
+        names, marked = self.records(specs), self.marked(specs)
+        if names is ALIKE:
+            return marked
+        with self._lock:
+            found = dict[str, ToolSpec]()
+            for name in marked:
+                record = names.offered.get(name, name)
+                found[record] = self._as_record(marked[name], record)
+            for records in names.known.values() if others else ():
+                for record in records:
+                    spec = self._of_records.get(record) or self._noted(record)
+                    if spec is not None and record not in found:
+                        found[record] = self._as_record(self._with_marks(spec), record)
+            return found
+
+    def _as_record(self, spec: ToolSpec, record: str) -> ToolSpec:
+        if spec.name == record:
+            return spec
+        known = self._named_by_record.get(record)
+        if known is None or known[0] is not spec:  # a spec compiles its schema once
+            known = self._named_by_record[record] = spec, replace(spec, name=record)
+        return known[1]
+
+    def _records_of(self, specs: Mapping[str, ToolSpec], several: Mapping[str, Mapping[str, Shape]]) -> RecordNames:
+        records = {name: self._record_of(spec) for name, spec in specs.items()}
+        offered = {name: record for name, record in records.items() if record != name}
+        return RecordNames(offered, several) if offered or several else ALIKE
+
+    def _record_of(self, spec: ToolSpec) -> str:
+        """Return the record of a tool: the first of its name with the same parameters, or a new one."""
+        if not spec.seen:
+            return spec.name
+        shape = shape_of(spec)
+        for record in (spec.name, *self._shapes().get(spec.name, ())):
+            noted = self._noted(record)
+            if noted is None or are_alike(shape, shape_of(noted)):
+                return str(record)
+        return name_apart(spec.name, shape)
+
+    def _shapes(self) -> Mapping[str, Mapping[str, Shape]]:
+        """Return the shapes of the records of every tool that has several."""
+        tools = self._graph.tools
+        if self._counted != (id(tools), len(tools)):
+            self._counted = id(tools), len(tools)
+            found = dict[str, dict[str, Shape]]()
+            for record in filter(is_apart, tools):
+                of_tool = found.setdefault(tool_of(record), {})
+                for each in (tool_of(record), record):
+                    noted = self._noted(each)
+                    if noted is not None:
+                        of_tool[each] = shape_of(noted)
+            self._several = found
+        return self._several
 
 
 class _Marked(Mapping[str, ToolSpec]):

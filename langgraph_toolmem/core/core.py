@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.tool_graph import AUTHOR, Table
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.stores.events import EventStore, Fallback, Fsync, fallback_given
 from langgraph_toolmem.stores.indexed import IndexedVectors
@@ -352,9 +352,10 @@ class Core(Evidence):
         """Read messages into a run, with calls as recorders saw them executed; raise MessageError if they are none."""
         return self.executions.read(messages, thread_id)
 
-    def state_of(self, run: Run) -> RunState:
-        """Return a run's state. Only events that are new in the thread are folded."""
-        return self._states.of(run)
+    def state_of(self, run: Run, tools: Mapping[str, ToolSpec] | None = None) -> RunState:
+        """Return a run's state, given the available tools. Only events that are new in the thread are folded."""
+        names = self.catalogue.records(tools)
+        return self._states.of(run, lambda event: self.lifecycle.asked.names(event, names).read(event))
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
         """Return True if the last episode of a history is held out; False on any error."""

@@ -14,15 +14,16 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun
-from langgraph_toolmem.core.open_inputs import OpenInputs
+from langgraph_toolmem.core.open_inputs import AskedAgents, OpenInputs
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
+from langgraph_toolmem.graph.records import as_called
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, read_input
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.run import Execution, Run, Turn
+from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History, last_step
 from langgraph_toolmem.runs.values import readable
@@ -44,6 +45,7 @@ class Lifecycle:
     def __init__(self, core: Core, folds: Folds) -> None:
         self._core, self._folds = core, folds
         self.inputs = OpenInputs()
+        self.asked = AskedAgents()
         core.episodes.at_forgetting.append(self.inputs.forget)
         if not core.read_only:
             core.jobs.handle(VERDICT, self._take_verdicts)
@@ -187,14 +189,14 @@ class Lifecycle:
             turn, step = found
             if not self._begun_elsewhere(turn):
                 self._core.executions.begins(turn.key)
-            attempts = 0
+            attempts, record = 0, self._record_of(turn, replace(step, tool=tool, args=dict(args)))
             while core.graph.has_seen(attempt_digest(step, attempts + 1)):
                 attempts += 1
             if raised or (attempts and status == "failed"):
-                core.apply(attempt_digest(step, attempts + 1), [Outcome(tool, "failed")])
+                core.apply(attempt_digest(step, attempts + 1), [Outcome(record, "failed")])
             elif attempts and core.graph.has_seen(turn_digest(turn)):
                 # It failed for good, was learned so, and then its thread was resumed.
-                core.apply(attempt_digest(step, "ok"), [Outcome(tool, "ok")])
+                core.apply(attempt_digest(step, "ok"), [Outcome(record, "ok")])
             self._core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, thread_id, user)
 
@@ -240,12 +242,12 @@ class Lifecycle:
             if new_messages := core.episodes.new(run, start):
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
-            specs = core.catalogue.marked(specs)
+            names, specs = core.catalogue.records(specs), core.catalogue.recorded(specs, others=True)
             new, scratch = 0, dict[str, Any]()
             otherwise = NOTHING_SEEN if model_input is UNSEEN else read_input(model_input)
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
-                event = run.events[index]
+                event = self.asked.names(run.events[index], names).read(run.events[index])
                 if index == last > start:
                     self._folds.keep(run, index, state)
                 # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
@@ -268,8 +270,9 @@ class Lifecycle:
         record: Record = []
         for each in self._core.listeners:
             record += each.turn(learned)
-        record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
-        record += self._core.trials.went(learned.run, learned.turn)
+        called = as_called(learned.turn)
+        record += self._core.ledger.followed(called) + self._core.holdout.spent(learned.run, called)
+        record += self._core.trials.went(learned.run, called)
         if self._core.ages is not None:
             record += self._core.ages.seen(learned)
         return record + learn_turn(self._core.graph, learned)
@@ -279,7 +282,7 @@ class Lifecycle:
         record: Record = []
         for each in self._core.listeners:
             record += each.repeated(learned)
-        return record + self._core.ledger.followed(learned.turn)
+        return record + self._core.ledger.followed(as_called(learned.turn))
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
         run = self._core.executions.read(messages, thread_id)
@@ -289,6 +292,9 @@ class Lifecycle:
         """Return True if another process saw one of the turn's calls fail: this one did not watch it all."""
         core, known = self._core, self._core.executions.executions
         return any(step.key not in known and core.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
+
+    def _record_of(self, turn: Turn, step: ExecutedCall) -> str:
+        return self.asked.names(turn, self._core.catalogue.records()).of(step)
 
     # --- hooks ---
 

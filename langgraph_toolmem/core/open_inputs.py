@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.graph.records import ALIKE, RecordNames
 from langgraph_toolmem.graph.seen_input import SeenInput, read_input
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
+from langgraph_toolmem.runs.run import Turn, UserMessage
 
 MAX_INPUTS: Final = 512
+MAX_AGENTS: Final = 4096
 MAX_CHARS: Final = 8_000_000
 """Characters of prompts that are kept: 4,096 prompts of 88 kB took 725 MB."""
 
@@ -50,3 +53,27 @@ class OpenInputs:
         seen = self._kept.pop(turn, None)
         if seen is not None:
             self._chars -= seen.chars
+
+
+class AskedAgents:
+    """The records of the tools that were offered at model turns, by the key of the turn.
+
+    Agents with different tools of one name may share a thread: who learns a turn is not always who was asked.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, RecordNames] = {}
+        self._lock = threads.lock()
+
+    def note(self, turn: str, names: RecordNames) -> None:
+        """Keep the records of a turn's tools, if they are not all known by their names."""
+        if names is ALIKE:
+            return
+        with self._lock:
+            self._kept[turn] = names
+            if len(self._kept) > MAX_AGENTS:
+                del self._kept[next(iter(self._kept))]
+
+    def names(self, event: UserMessage | Turn, otherwise: RecordNames) -> RecordNames:
+        """Return the records of the tools that were offered at a turn; `otherwise` if nobody noted them."""
+        return self._kept.get(event.key, otherwise) if self._kept else otherwise

@@ -16,6 +16,7 @@ from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
+from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Call, Step
@@ -50,7 +51,7 @@ class Recall(Step[Entries]):
             return StepOutput(event=to_event(found), notes={"toolmem.recalled": 0})
         state = self.core.state_of(self.core.read(call.messages, call.thread_id))
         over = ending(self.core, state) is not None
-        made = frozenset(step.tool for step in state.since_episode)
+        made = frozenset(tool_of(step.tool) for step in state.since_episode)
         found = self._without_critiques(call, found)
         texts = to_lines(found, self.method.reads(call.tools), hidden=None if over else made)
         user = self.core.users.of(call.user_id)

@@ -51,11 +51,11 @@ class LearnedTurn:
 
     Attributes:
         state: the run before the turn.
-        turn: the turn.
+        turn: the turn, with the records of its tools in place of their names (`graph.records`), as in `state`.
         run: digest of the run (an episode).
         thread: digest of its thread and user, which counts as one contributor of values.
         user: digest of the user, if known.
-        specs: the available tools.
+        specs: the available tools, by the names of their records.
         hour: current time, in hours since 1970.
         options: what the caller of this pass changes, by name of the method.
         scratch: values that methods keep between turns of this pass, by their name.

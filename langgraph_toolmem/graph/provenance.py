@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import Neighbour
+from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.seen_input import from_input, value_digest
 from langgraph_toolmem.graph.sources import evaluate, is_derived, words_before
 from langgraph_toolmem.graph.state import RunState, slot_key
@@ -105,7 +106,7 @@ class Provenance:
         """Return True if a value of another run may stand in a call of this one."""
         if is_unread(value):
             return False
-        return f"{tool}.{parameter}" in self._constants or self.shows(value, schema)
+        return f"{tool_of(tool)}.{parameter}" in self._constants or self.shows(value, schema)
 
     def may_repeat(self, tool: str, args: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
         """Return True if a whole call of another run may be made in this one."""

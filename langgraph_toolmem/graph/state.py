@@ -12,6 +12,7 @@ from operator import is_
 from typing import Any, Final
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.graph.records import ReadEvent, as_it_is
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, SeenInput
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import Observation, canon, canon_args, flatten, is_unread
@@ -83,10 +84,11 @@ class RunState:
         return other
 
     @classmethod
-    def of(cls, run: Run) -> RunState:
+    def of(cls, run: Run, read: ReadEvent = as_it_is) -> RunState:
+        """Return the state after a run; `read` puts records in place of tools (`graph.records`)."""
         state = cls(cut=run.truncated)
         for event in run.events:
-            state.push(event)
+            state.push(read(event))
         return state
 
     def push(self, event: UserMessage | Turn) -> None:
@@ -190,13 +192,14 @@ class Folds:
             if len(self._kept) > MAX_THREADS:
                 del self._kept[next(iter(self._kept))]
 
-    def of(self, run: Run) -> RunState:
+    def of(self, run: Run, read: ReadEvent = as_it_is) -> RunState:
+        """Return the state after a run; see `RunState.of`."""
         state, start = self.begin(run)
         last = latest_turn(run)
         for index in range(start, len(run.events)):
             if index == last > start:
                 self.keep(run, index, state)
-            state.push(run.events[index])
+            state.push(read(run.events[index]))
         return state
 
     def forget(self) -> None:

@@ -40,6 +40,7 @@ from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.graph.events import Count, ToolCount
+from langgraph_toolmem.graph.records import RecordNames, as_called, tool_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
@@ -57,12 +58,12 @@ from langgraph_toolmem.inertia.context import (
     call_digest,
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
-from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, of_tools
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.exchange import ContextStore
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
-from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy, with_records
 from langgraph_toolmem.inertia.prefetch import Registry
 from langgraph_toolmem.inertia.record import (
     MOST_STANDS_FOR,
@@ -201,7 +202,9 @@ class Inertia(Method):
                 return Decision(None, _not_our_turn(run))
             state = core.state_of(run)
             state.seen = read_input(model_input)
-            return self.decide(state, policy=policy or self.policy, user=user.digest)[0]
+            specs, names = core.catalogue.recorded(), core.catalogue.records()
+            decision, _ = self.decide(state, policy=policy or self.policy, user=user.digest, specs=specs, names=names)
+            return of_tools(decision, names)
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
 
@@ -253,10 +256,13 @@ class Inertia(Method):
             self._log_declarations(chosen, tools)
             core.lifecycle.inputs.note(run.next_key, model_input)
             state.seen = read_input(model_input)
-            decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=tools)
+            specs, names = core.catalogue.recorded(tools), core.catalogue.records(tools)
+            core.lifecycle.asked.note(run.next_key, names)
+            decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=specs, names=names)
+            by_context = decision.proposal is not None and tool_of(decision.proposal.tool) in lookups
             if forbidden is not None:
                 decision = decision.held(forbidden)
-            elif decision.proposal is not None and decision.proposal.tool in lookups:
+            elif by_context:
                 decision = decision.held(Refusal("context", "it is looked up before the model is asked"))
             if recorded:
                 core.executions.begins(run.next_key)
@@ -268,7 +274,6 @@ class Inertia(Method):
                 begun += self.agents.begun(asking, core.hour(), acted=True)
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
-                by_context = decision.proposal is not None and decision.proposal.tool in lookups
                 audit = decision.would_act and forbidden is None and not chosen.shadow and not by_context
                 begun = open_turn(core.graph, state, run.next_key, decision, user.digest, audit=audit)
                 begun += self.agents.begun(asking, core.hour(), acted=False)
@@ -285,7 +290,7 @@ class Inertia(Method):
                     )
                 core.apply(None, begun, **whose)
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
-        return decision
+        return of_tools(decision, names)
 
     def foresee(
         self,
@@ -302,9 +307,12 @@ class Inertia(Method):
         with self.core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
-            state = RunState.of(run)
+            names = self.core.catalogue.records(tools)
+            state = RunState.of(run, names.read)
             state.seen = read_input(model_input)
-            return self.decide(state, policy=policy, user=user.digest, specs=tools)[0]
+            specs = self.core.catalogue.recorded(tools)
+            decision, _ = self.decide(state, policy=policy, user=user.digest, specs=specs, names=names)
+            return of_tools(decision, names)
 
     def holds_out(
         self,
@@ -351,15 +359,21 @@ class Inertia(Method):
         *,
         policy: InertiaPolicy,
         user: str | None,
+        specs: Mapping[str, ToolSpec],
+        names: RecordNames,
         chosen_by: Sequence[str] | None = None,
-        specs: Mapping[str, ToolSpec] | None = None,
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.
 
-        `chosen_by` (who chose the calls so far) defaults to what the run says, `specs` to the catalogue's tools.
+        Args:
+            state: the run.
+            policy: when to act.
+            user: digest of the user.
+            specs: the available tools, by the names of their records. The decision has these names.
+            names: the names of the records.
+            chosen_by: who chose the calls so far. Defaults to what the run says.
         """
-        graph = self.core.graph
-        specs = self.core.catalogue.marked(specs)
+        graph, policy = self.core.graph, with_records(policy, names)
         if isinstance(policy, PaperPolicy):
             chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
             decision = paper.decide(
@@ -422,7 +436,7 @@ class Inertia(Method):
         """Return the result of the prediction before a turn that the model made or the shortcut took."""
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
-        state, specs = learned.state, learned.specs
+        state, specs, names = learned.state, learned.specs, self.core.catalogue.records()
         turn, number = learned.turn, self.core.graph.turns
         credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "number": number}
         chosen_by = self._chosen_by(learned)
@@ -433,7 +447,7 @@ class Inertia(Method):
 
         def decide() -> Decision:
             decision, learned.neighbours = self.decide(
-                state, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
+                state, policy=policy, user=learned.user, specs=specs, names=names, chosen_by=chosen_by
             )
             return decision
 
@@ -472,7 +486,7 @@ class Inertia(Method):
             acts = decision.acts
             if (on_turn := options.get("on_turn")) is not None:
                 on_turn(turn, decision)
-        record += self.context.learned(turn)
+        record += self.context.learned(as_called(turn))
         if turn.chosen_by == "model":
             record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)

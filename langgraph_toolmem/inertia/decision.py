@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from langgraph_toolmem.graph.records import RecordNames, tool_of
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
 
@@ -216,6 +217,27 @@ class Decision:
         decision = "shortcut" if self.acts else "ask_model"
         shown = [option.to_event() for option in self.options[:MAX_SHOWN]]
         return {"decision": decision, "reason": self.reason, "proposal": proposal, "candidates": shown}
+
+
+def of_tools(decision: Decision, names: RecordNames) -> Decision:
+    """Return a decision on the tools of an agent, given one on their records (`graph.records`)."""
+    if not names.apart:
+        return decision
+
+    def said(refusal: Refusal | None) -> Refusal | None:
+        return refusal and replace(refusal, text=names.in_words(refusal.text))
+
+    proposal = decision.proposal
+    if proposal is not None:
+        proposal = replace(
+            proposal,
+            tool=tool_of(proposal.tool),
+            evidence=names.in_words(proposal.evidence),
+            hold=said(proposal.hold),
+            sources={parameter: names.in_words(source) for parameter, source in proposal.sources.items()},
+        )
+    options = [replace(option, tool=tool_of(option.tool), refused=said(option.refused)) for option in decision.options]
+    return replace(decision, proposal=proposal, refusal=said(decision.refusal), options=tuple(options))
 
 
 # --- the host's traces and logs ---

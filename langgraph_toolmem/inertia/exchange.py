@@ -316,7 +316,7 @@ class ContextLookups:
                 for name, tool in self._qualified(call, specs).items()
                 if call.allows(name)
                 and (is_sync(tool) or (loop is not None and is_async(tool)))
-                and not held_back(core.graph, name, named=True)
+                and not held_back(core.graph, name, core.catalogue.records_of(name), named=True)
             }
 
     def _stops(self, call: Call) -> bool:

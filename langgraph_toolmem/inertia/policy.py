@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.graph.records import RecordNames
 from langgraph_toolmem.runs.run import ExecutedCall
 
 Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
@@ -208,6 +209,15 @@ class PaperPolicy(InertiaPolicy):
         )
 
 
+def with_records(policy: P, names: RecordNames) -> P:
+    """Return a policy that names the records of tools where it names the tools."""
+    if not names.apart:
+        return policy
+    named = [name for name in (*NAMES_OF_TOOLS, "only") if getattr(policy, name)]
+    changes: dict[str, Any] = {name: names.with_records(getattr(policy, name)) for name in named}
+    return replace(policy, **changes)
+
+
 def _names(field_name: str, value: Any) -> frozenset[str]:
     expected = f"InertiaPolicy.{field_name} is a set of tool names"
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
@@ -218,4 +228,4 @@ def _names(field_name: str, value: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-__all__ = ["Bound", "Environment", "InertiaPolicy", "PaperPolicy"]
+__all__ = ["Bound", "Environment", "InertiaPolicy", "PaperPolicy", "with_records"]

@@ -17,7 +17,7 @@ import inspect
 import json
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
@@ -276,10 +276,13 @@ def _interceptors_of(code: Callable[..., Any]) -> list[Any]:
     return list(inspect.getclosurevars(code).nonlocals.get("tool_interceptors") or ())
 
 
-def held_back(graph: ToolGraph, tool: str, *, named: bool = False) -> bool:
-    """Return True if something holds back calls of a tool; `named`: the developer says that it may be prefetched."""
+def held_back(graph: ToolGraph, tool: str, records: Collection[str] = (), *, named: bool = False) -> bool:
+    """Return True if something holds back calls of a tool, given the names of all records of its name.
+
+    `named`: the developer says that it may be prefetched.
+    """
     record = graph.by_tool.get(tool, {})
-    if record.get(REVIEWED, 0.0):
+    if any(graph.by_tool.get(each, {}).get(REVIEWED, 0.0) for each in (tool, *records)):
         return True
     return not named and record.get(UNCLAIMED, 0.0) * RARE > record.get(SERVED, 0.0)
 
@@ -736,7 +739,7 @@ class Prefetcher:
                 for name, tool in self._qualified(call, specs, policy).items()
                 if call.allows(name)
                 and (is_sync(tool) or (loop is not None and is_async(tool)))
-                and not held_back(core.graph, name, named=settings.tools is not None)
+                and not held_back(core.graph, name, core.catalogue.records_of(name), named=settings.tools is not None)
             }
             counters = core.graph.counters
             least = least_probability(settings, counters.get(SERVED, 0.0), counters.get(WASTED, 0.0))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.core.catalogue import named, suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
+from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.state import PARALLEL, WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.agents import Agents
@@ -63,7 +64,8 @@ def section_of(
     figures |= {"agents": agents.figures(), "wrong_calls": wrong}
     named = frozenset[str]().union(*(each.may_write for each in policies))
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(named & specs.keys())]
-    figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
+    reviewed = {tool_of(record) for record, counts in graph.by_tool.items() if counts.get(REVIEWED)}
+    figures["refused"] = sorted(reviewed & specs.keys())
     figures |= {"unskipped": idle, "changing": changing(specs), "changes": changes.figures()}
     return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
 
@@ -131,10 +133,11 @@ def _unskipped(
         record = graph.by_tool.get(tool, {})
         skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
         if calls >= OFTEN and 2 * skipped < calls:
-            if tool in specs:
-                policy = _most_open(specs[tool], policies)
-                bar = budget.bar(policy, changes=may_write(tool, specs))
-                why, todo = _why(tool, specs[tool], figures, record, policy, bar)
+            name = tool_of(tool)
+            if name in specs:
+                policy = _most_open(specs[name], policies)
+                bar = budget.bar(policy, changes=may_write(name, specs))
+                why, todo = _why(name, specs[name], figures, record, policy, bar)
             else:
                 why, todo = "guard: it is not among the tools", "name it in tools="
             found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})

@@ -123,7 +123,10 @@ class LoopGuard(MemoryNode):
     def _is_polled(self, tool: str) -> bool:
         if tool in self._polls:
             return True
-        return self._core is not None and bool(self._core.graph.by_tool.get(tool, {}).get(VARIED))
+        if self._core is None:
+            return False
+        by_tool = self._core.graph.by_tool
+        return any(by_tool.get(record, {}).get(VARIED) for record in self._core.catalogue.records_of(tool))
 
 
 def _sentence(clause: str) -> str:

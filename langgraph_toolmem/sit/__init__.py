@@ -31,11 +31,12 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
 from langgraph_toolmem.graph.events import GOOD
+from langgraph_toolmem.graph.records import RecordNames, tool_of
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, near_states, source_of, transitions
 from langgraph_toolmem.sit.paper import suggest_as_published
-from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, of_tool
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.tools import tool_text
 from langgraph_toolmem.text.words import LexicalIndex
@@ -143,7 +144,9 @@ class SIT(Method):
             core.catalogue.adopt(tools)
         core.refresh()
         k = policy.k if policy.kind == "paper" else SEARCHED
-        found = self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
+        state = core.state_of(run, tools)
+        how: dict[str, Any] = {"summary": summary, "k": k, "available": available, "policy": policy}
+        found = self.suggest_for(state, names=core.catalogue.records(tools), **how)
         if policy.kind != "paper":
             marked = core.catalogue.marked(tools)
             found = [each for each in found if each.tool in marked and side_effects(marked[each.tool]) == "reads"]
@@ -167,20 +170,38 @@ class SIT(Method):
         k: int | None = None,
         available: Collection[str] | None = None,
         policy: SITPolicy | None = None,
+        names: RecordNames | None = None,
     ) -> list[Suggestion]:
-        """Return the same for the state of a run."""
-        policy, known, source = policy or self.policy, self.core.catalogue.specs, source_of(state)
+        """Return the same for the state of a run; `names` are the records of its tools."""
+        policy, names = policy or self.policy, names or self.core.catalogue.records()
         summary, k = (summary or "").strip(), policy.k if k is None else k
+        known = self.core.catalogue.specs
         allowed = self._allowed(known.keys() if available is None and known else available, state)
         hits = self._tool_index(known).search(state.user.raw or summary, k=SEARCHED) if known else []
+        if names.apart:
+            hits = [(names.offered.get(tool, tool), score) for tool, score in hits]
+            allowed = None if allowed is None else {names.offered.get(tool, tool) for tool in allowed}
         with self.core.lock:
-            if policy.kind == "paper":
-                good = lambda run: self._shares(run)[0]  # noqa: E731
-                return suggest_as_published(self.evidence, source, summary, hits, good=good, available=allowed, k=k)
-            near = near_states(state, source, self.evidence, summary=summary)
-            votes = (self._vote(similarity, seen, policy) for similarity, seen in near)
-            habits = self._habits(state) if policy.unlabelled else {}
-            return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
+            found = self._suggested(state, policy, summary, hits, allowed, k)
+        return [of_tool(each, names) for each in found]
+
+    def _suggested(
+        self,
+        state: RunState,
+        policy: SITPolicy,
+        summary: str,
+        hits: list[tuple[str, float]],
+        allowed: Collection[str] | None,
+        k: int,
+    ) -> list[Suggestion]:
+        source = source_of(state)
+        if policy.kind == "paper":
+            good = lambda run: self._shares(run)[0]  # noqa: E731
+            return suggest_as_published(self.evidence, source, summary, hits, good=good, available=allowed, k=k)
+        near = near_states(state, source, self.evidence, summary=summary)
+        votes = (self._vote(similarity, seen, policy) for similarity, seen in near)
+        habits = self._habits(state) if policy.unlabelled else {}
+        return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
 
     def _vote(self, similarity: float, seen: TransitionSeen, policy: SITPolicy) -> Vote:
         """Weigh a state by the feedback on its run."""
@@ -205,8 +226,8 @@ class SIT(Method):
     def _allowed(self, available: Collection[str] | None, state: RunState) -> Collection[str] | None:
         """Return the tools without the destructive ones that were called already for the request."""
         marked = self.core.catalogue.marked()
-        done = {step.tool for step in state.since_episode if step.status == "ok" and step.tool in marked}
-        gone = {tool for tool in done if side_effects(marked[tool]) == "destroys"}
+        done = {tool_of(step.tool) for step in state.since_episode if step.status == "ok"}
+        gone = {tool for tool in done if tool in marked and side_effects(marked[tool]) == "destroys"}
         return available if available is None or not gone else set(available) - gone
 
     def _tool_index(self, specs: Mapping[str, ToolSpec]) -> LexicalIndex:

@@ -27,11 +27,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
+from langgraph_toolmem.graph.records import RecordNames, tool_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 Kind = Literal["episodic", "procedural", "search"]
@@ -164,6 +165,13 @@ def suggest(
     order = sorted(odds, key=lambda tool: (-odds[tool], -habits.get(tool, 0), tool))
     best = [(tool, max(parts[tool], key=parts[tool].__getitem__)) for tool in order[:k] if odds[tool] > 1]
     return [Suggestion(tool, kind, odds[tool] / total, in_words(tool, kind)) for tool, kind in best]
+
+
+def of_tool(suggestion: Suggestion, names: RecordNames) -> Suggestion:
+    """Return a suggestion of a tool, given one of its record (`graph.records`)."""
+    if not names.apart:
+        return suggestion
+    return replace(suggestion, tool=tool_of(suggestion.tool), evidence=names.in_words(suggestion.evidence))
 
 
 def may_suggest(tool: str, available: Collection[str] | None) -> bool:
