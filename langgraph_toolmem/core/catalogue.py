@@ -22,8 +22,8 @@ from langgraph_toolmem.base.checks import names_given, nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolDescribed
 from langgraph_toolmem.graph.records import (
     ALIKE,
-    RecordNames,
     Shape,
+    ToolRecords,
     are_alike,
     is_apart,
     name_apart,
@@ -155,7 +155,7 @@ class Catalogue:
         self._several: Mapping[str, Mapping[str, Shape]] = {}
         self._of_records: dict[str, ToolSpec] = {}
         self._named_by_record: dict[str, tuple[ToolSpec, ToolSpec]] = {}
-        self._records: dict[int, tuple[Mapping[str, ToolSpec], Mapping[str, Mapping[str, Shape]], RecordNames]] = {}
+        self._records: dict[int, tuple[Mapping[str, ToolSpec], Mapping[str, Mapping[str, Shape]], ToolRecords]] = {}
         if given is not None:
             self._note(self._given or {})
 
@@ -296,7 +296,7 @@ class Catalogue:
 
     # --- records of tools of one name ---
 
-    def records(self, specs: Mapping[str, ToolSpec] | None = None) -> RecordNames:
+    def records(self, specs: Mapping[str, ToolSpec] | None = None) -> ToolRecords:
         """Return the names of the records of tools (`specs` by default), and the tools with several records."""
         with self._lock:
             several = self._shapes()
@@ -339,10 +339,10 @@ class Catalogue:
             known = self._named_by_record[record] = spec, replace(spec, name=record)
         return known[1]
 
-    def _records_of(self, specs: Mapping[str, ToolSpec], several: Mapping[str, Mapping[str, Shape]]) -> RecordNames:
+    def _records_of(self, specs: Mapping[str, ToolSpec], several: Mapping[str, Mapping[str, Shape]]) -> ToolRecords:
         records = {name: self._record_of(spec) for name, spec in specs.items()}
         offered = {name: record for name, record in records.items() if record != name}
-        return RecordNames(offered, several) if offered or several else ALIKE
+        return ToolRecords(offered, several) if offered or several else ALIKE
 
     def _record_of(self, spec: ToolSpec) -> str:
         """Return the record of a tool: the first of its name with the same parameters, or a new one."""

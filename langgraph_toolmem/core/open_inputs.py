@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.graph.records import ALIKE, RecordNames
+from langgraph_toolmem.graph.records import ALIKE, ToolRecords
 from langgraph_toolmem.graph.seen_input import SeenInput, read_input
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Turn, UserMessage
@@ -62,10 +62,10 @@ class AskedAgents:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, RecordNames] = {}
+        self._kept: dict[str, ToolRecords] = {}
         self._lock = threads.lock()
 
-    def note(self, turn: str, names: RecordNames) -> None:
+    def note(self, turn: str, names: ToolRecords) -> None:
         """Keep the records of a turn's tools, if they are not all known by their names."""
         if names is ALIKE:
             return
@@ -74,6 +74,6 @@ class AskedAgents:
             if len(self._kept) > MAX_AGENTS:
                 del self._kept[next(iter(self._kept))]
 
-    def names(self, event: UserMessage | Turn, otherwise: RecordNames) -> RecordNames:
+    def names(self, event: UserMessage | Turn, otherwise: ToolRecords) -> ToolRecords:
         """Return the records of the tools that were offered at a turn; `otherwise` if nobody noted them."""
         return self._kept.get(event.key, otherwise) if self._kept else otherwise

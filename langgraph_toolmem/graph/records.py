@@ -70,7 +70,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class RecordNames:
+class ToolRecords:
     """The records of calls, as one agent sees them.
 
     Attributes:
@@ -118,12 +118,12 @@ class RecordNames:
         return text
 
 
-ALIKE: Final = RecordNames()
+ALIKE: Final = ToolRecords()
 """No name has several records."""
 
 
 def as_called(turn: Turn) -> Turn:
-    """Return a turn with the tools in place of their records; the inverse of `RecordNames.read`."""
+    """Return a turn with the tools in place of their records; the inverse of `ToolRecords.read`."""
     if not any(is_apart(step.tool) for step in turn.steps):
         return turn
     return replace(turn, steps=tuple(replace(step, tool=tool_of(step.tool)) for step in turn.steps))

@@ -40,7 +40,7 @@ from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.graph.events import Count, ToolCount
-from langgraph_toolmem.graph.records import RecordNames, as_called, tool_of
+from langgraph_toolmem.graph.records import ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
@@ -360,7 +360,7 @@ class Inertia(Method):
         policy: InertiaPolicy,
         user: str | None,
         specs: Mapping[str, ToolSpec],
-        names: RecordNames,
+        names: ToolRecords,
         chosen_by: Sequence[str] | None = None,
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.

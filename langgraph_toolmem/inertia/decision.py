@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from langgraph_toolmem.graph.records import RecordNames, tool_of
+from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
 
@@ -219,7 +219,7 @@ class Decision:
         return {"decision": decision, "reason": self.reason, "proposal": proposal, "candidates": shown}
 
 
-def of_tools(decision: Decision, names: RecordNames) -> Decision:
+def of_tools(decision: Decision, names: ToolRecords) -> Decision:
     """Return a decision on the tools of an agent, given one on their records (`graph.records`)."""
     if not names.apart:
         return decision

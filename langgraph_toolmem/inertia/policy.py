@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.graph.records import RecordNames
+from langgraph_toolmem.graph.records import ToolRecords
 from langgraph_toolmem.runs.run import ExecutedCall
 
 Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
@@ -209,7 +209,7 @@ class PaperPolicy(InertiaPolicy):
         )
 
 
-def with_records(policy: P, names: RecordNames) -> P:
+def with_records(policy: P, names: ToolRecords) -> P:
     """Return a policy that names the records of tools where it names the tools."""
     if not names.apart:
         return policy

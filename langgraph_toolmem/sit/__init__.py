@@ -31,7 +31,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
 from langgraph_toolmem.graph.events import GOOD
-from langgraph_toolmem.graph.records import RecordNames, tool_of
+from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, near_states, source_of, transitions
@@ -170,7 +170,7 @@ class SIT(Method):
         k: int | None = None,
         available: Collection[str] | None = None,
         policy: SITPolicy | None = None,
-        names: RecordNames | None = None,
+        names: ToolRecords | None = None,
     ) -> list[Suggestion]:
         """Return the same for the state of a run; `names` are the records of its tools."""
         policy, names = policy or self.policy, names or self.core.catalogue.records()

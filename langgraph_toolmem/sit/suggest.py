@@ -32,7 +32,7 @@ from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
-from langgraph_toolmem.graph.records import RecordNames, tool_of
+from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 Kind = Literal["episodic", "procedural", "search"]
@@ -167,7 +167,7 @@ def suggest(
     return [Suggestion(tool, kind, odds[tool] / total, in_words(tool, kind)) for tool, kind in best]
 
 
-def of_tool(suggestion: Suggestion, names: RecordNames) -> Suggestion:
+def of_tool(suggestion: Suggestion, names: ToolRecords) -> Suggestion:
     """Return a suggestion of a tool, given one of its record (`graph.records`)."""
     if not names.apart:
         return suggestion

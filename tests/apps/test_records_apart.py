@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.graph.records import RecordNames, are_alike, is_apart, name_apart, shape_of, tool_of
+from langgraph_toolmem.graph.records import ToolRecords, are_alike, is_apart, name_apart, shape_of, tool_of
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, of_tools
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -157,7 +157,7 @@ def test_parameters_are_compared_by_names_and_types(one: Any, other: Any, alike:
 
 def test_texts_and_policies_name_tools_and_records() -> None:
     record = name_apart("lookup", shape_of(spec(customer="string")))
-    names = RecordNames(offered={"lookup": record})
+    names = ToolRecords(offered={"lookup": record})
     assert tool_of(record) == "lookup"
     assert names.with_records(frozenset({"lookup", "pay"})) == {"lookup", "pay", record}
     assert names.in_words(f"{record} came next") == "lookup came next"
