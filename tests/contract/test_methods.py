@@ -38,7 +38,7 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
 
     async def report() -> dict[str, Any]:
         memory.flush()
-        return (await told("report")).to_dict()
+        return without_cpu((await told("report")).to_dict())
 
     bad: dict[str, Any] = {"success": False, "comment": "Not this one.", "thread_id": "b"}
     imported = [(memory.core.read(run_of(number), f"i-{number}"), 1.0, "ann") for number in (7, 8)]
@@ -51,10 +51,10 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
         await report(),
         await told("import_runs", imported),
         await told("flush"),
-        (await told("report")).to_dict(),
+        await report(),
         await told("view"),
         await told("forget", user_id="ann"),
-        without_cpu((await told("report")).to_dict()),
+        await report(),
     ]
     if until == "aclose":
         found.append(await told("close"))
