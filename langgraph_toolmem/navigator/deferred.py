@@ -444,7 +444,7 @@ class _WithRuntime(BaseModel):
     runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
-class _Query(_WithRuntime):
+class _SearchArguments(_WithRuntime):
     query: str = Field(description=QUERY_ABOUT)
 
 
@@ -458,7 +458,7 @@ class SearchTools(BaseTool):
 
     name: str = SEARCH_TOOL
     description: str = SEARCH_ABOUT
-    args_schema: Any = _Query
+    args_schema: Any = _SearchArguments
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     tags: list[str] | None = Field(default_factory=["read_only", "idempotent"].copy)
     deferred: Any = Field(exclude=True, repr=False)

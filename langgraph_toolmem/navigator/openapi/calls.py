@@ -175,7 +175,7 @@ class _Http:
         from langchain_core.tools import ToolException
 
         try:
-            draft = _Draft(operation, self.files)
+            draft = _RequestDraft(operation, self.files)
             draft.fill(arguments)
             request = draft.authorized(self.auth)
             request["url"] = draft.url(self.base_url or operation.server)
@@ -190,7 +190,7 @@ class _Http:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _RequestDraft:
     """A request as it is put together."""
 
     operation: Operation

@@ -81,7 +81,7 @@ def read_openapi(*documents: Source) -> list[ToolSpec]:
 
 def read_operations(*documents: Source) -> list[Operation]:
     """Return what `read_openapi` does, with what a request needs."""
-    read = [_Reader(load(document)).operations() for document in documents]
+    read = [_OperationReader(load(document)).operations() for document in documents]
     count: Counter[str] = Counter()
     for operations in read:
         count.update({operation.spec.name for operation in operations})
@@ -99,7 +99,7 @@ def read_operations(*documents: Source) -> list[Operation]:
     return whole
 
 
-class _Reader:
+class _OperationReader:
     """Reads the operations of one document."""
 
     def __init__(self, document: Document) -> None:

@@ -26,7 +26,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 @dataclass(slots=True)
-class Fields:
+class BodyFields:
     """Properties of an object schema, its ``allOf`` joined.
 
     Attributes:
@@ -73,13 +73,13 @@ class Schemas:
         schema_alone: dict[str, Any] = whole
         return schema_alone
 
-    def fields(self, schema: Mapping[str, Any]) -> Fields:
+    def fields(self, schema: Mapping[str, Any]) -> BodyFields:
         """Return the properties of an object schema.
 
         Raises:
             RefusalError: a reference leads nowhere.
         """
-        fields = Fields()
+        fields = BodyFields()
         parts = list(self._parts(schema, set()))
         for part in parts:
             fields.properties.update(mapping_of(part.get("properties")))
