@@ -26,7 +26,7 @@ from benchmarks.yardsticks import RIVALS, runs_of
 from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import leaves_of, make_atom
 from langgraph_toolmem.atoms.extract import Extractor, distil
-from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolver
+from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolver
 from langgraph_toolmem.atoms.slots import SLOT
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
@@ -86,7 +86,7 @@ class Point:
     """A turn of a test run: the run and what is asked before it, and the calls that were made."""
 
     run: Run
-    question: Question
+    question: AtomQuestion
     steps: Sequence[ExecutedCall]
 
 
@@ -149,7 +149,7 @@ def points(runs: Sequence[Run], tools: Extractor) -> Iterator[Point]:
             if isinstance(event, Turn) and event.steps:
                 before = replace(run, events=run.events[:index])
                 where, known = tools.before(before)
-                yield Point(before, Question(where.state, where.goals or ("",), known), event.steps)
+                yield Point(before, AtomQuestion(where.state, where.goals or ("",), known), event.steps)
 
 
 def hits_of(methods: Mapping[str, Method], asked: Sequence[Point]) -> dict[str, float]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.atoms import Atom, AtomRecord
     from langgraph_toolmem.atoms.keeping import AtomKeeping
     from langgraph_toolmem.atoms.models import AtomWriter
-    from langgraph_toolmem.atoms.retrieve import AtomHit, Question
+    from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion
     from langgraph_toolmem.atoms.slots import Known
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.events import Forgotten
@@ -132,7 +132,7 @@ class Atoms(Method):
             StorageError: the atoms cannot be read.
         """
         from langgraph_toolmem.atoms.extract import Extractor
-        from langgraph_toolmem.atoms.retrieve import Question, Resolver, by_name
+        from langgraph_toolmem.atoms.retrieve import AtomQuestion, Resolver, by_name
         from langgraph_toolmem.atoms.slots import known_given
 
         goals: tuple[Any, ...] = tuple(goal) if not isinstance(goal, str) and isinstance(goal, Iterable) else (goal,)
@@ -142,14 +142,14 @@ class Atoms(Method):
             raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
         if not is_share(beta):
             raise ConfigurationError(f"`beta` must be a share from 0 to 1, got {beta!r}.")
-        question = Question(state, goals, known_given(slots))
+        question = AtomQuestion(state, goals, known_given(slots))
         resolve = by_name if tools is None else Resolver(Extractor(read_tools(tools)))
         self.core.users.of(user_id)
         self.begin()
         self.core.jobs.settle(timeout=SETTLE)
         return self.find(question, user_id, k=k, beta=beta, resolve=resolve)
 
-    def find(self, question: Question, user_id: str | None, **how: Any) -> list[AtomHit]:
+    def find(self, question: AtomQuestion, user_id: str | None, **how: Any) -> list[AtomHit]:
         """Return what `search` returns, without waiting; options and errors as those of `AtomSearch`."""
         user = self.core.users.of(user_id)
         return [] if self.core.vectors.empty else self.keeping.search(user, question, **how)

@@ -68,7 +68,7 @@ _MAILBOXES: Final = word_set(
 sparse = cached(mebibytes=16)(LexicalEmbedder().sparse)
 
 
-class Situation(NamedTuple):
+class StepSituation(NamedTuple):
     """A run before the next call.
 
     Attributes:
@@ -125,7 +125,7 @@ class Extractor:
         first = self.about(tool).partition(". ")[0].rstrip(".")
         return first if len(first) <= MAX_ABOUT else first[:MAX_ABOUT].rpartition(" ")[0]
 
-    def situation(self, state: RunState, known: Known, hidden: Mapping[str, str] | None = None) -> Situation:
+    def situation(self, state: RunState, known: Known, hidden: Mapping[str, str] | None = None) -> StepSituation:
         """Return where a run stands before its next turn; `hidden` are further values that no text may tell."""
         raw = open_parts(state)
         types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
@@ -141,9 +141,9 @@ class Extractor:
             self.does(step.tool) if step.status == "ok" else f"{step.status}: {self.does(step.tool)}"
             for step in state.since_user[-MAX_DONE:]
         ]
-        return Situation(f"known: {knows}. done: {'; '.join(filter(None, done)) or 'nothing yet'}", goals, raw)
+        return StepSituation(f"known: {knows}. done: {'; '.join(filter(None, done)) or 'nothing yet'}", goals, raw)
 
-    def before(self, run: Run) -> tuple[Situation, Known]:
+    def before(self, run: Run) -> tuple[StepSituation, Known]:
         """Return where a run stands now, and K: the question that finds atoms for its next call."""
         state, known = RunState(cut=run.truncated), Known()
         for event in run.events:
@@ -338,7 +338,7 @@ def _is_used(part: str, used: Collection[str]) -> bool:
     return all(any(text in value or value in text for value in used) for text in named)
 
 
-def goal_of(step: ExecutedCall, where: Situation, does: str) -> str:
+def goal_of(step: ExecutedCall, where: StepSituation, does: str) -> str:
     """Return the sub-goal of a call: the part of the request that has most of its values, then most of its tool's
     words; all that was open, if no part fits."""
     texts = {canon(value).lower() for _, value in leaves_of(step.args) if isinstance(value, (str, int, float))}

@@ -22,8 +22,8 @@ from langgraph_toolmem.atoms.models import AtomWriter
 from langgraph_toolmem.atoms.retrieve import (
     BETA,
     AtomHit,
+    AtomQuestion,
     K,
-    Question,
     Resolve,
     Resolved,
     by_name,
@@ -212,7 +212,7 @@ class AtomSearch:
     def __call__(
         self,
         user: User,
-        question: Question,
+        question: AtomQuestion,
         *,
         k: int = K,
         beta: float = BETA,

@@ -17,8 +17,8 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom
-from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, Situation
-from langgraph_toolmem.atoms.retrieve import Question
+from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, StepSituation
+from langgraph_toolmem.atoms.retrieve import AtomQuestion
 from langgraph_toolmem.atoms.slots import MAX_VALUE, SLOT, type_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
@@ -215,7 +215,7 @@ def planner_of(model: BaseChatModel) -> StructuredModel[PlannedStep]:
 
 
 def plan_prompt(
-    run: Run, where: Situation, question: Question, tools: Extractor, names: Sequence[str]
+    run: Run, where: StepSituation, question: AtomQuestion, tools: Extractor, names: Sequence[str]
 ) -> list[BaseMessage]:
     """Return the prompt of a plan; `question` is the draft, `names` are the available tools."""
     asked = [event.text for event in run.events if isinstance(event, UserMessage)] or [""]
@@ -233,7 +233,7 @@ def plan_prompt(
     return [SystemMessage(PLANNING), HumanMessage(clean(sections(parts)))]
 
 
-def planned(step: PlannedStep, question: Question, run: Run) -> tuple[Question, dict[str, Any]]:
+def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> tuple[AtomQuestion, dict[str, Any]]:
     """Return the question as a model's plan has it, checked, and what an event tells about the plan."""
     known = question.known.copy()
     material = said_in(run)
@@ -248,7 +248,7 @@ def planned(step: PlannedStep, question: Question, run: Run) -> tuple[Question, 
     types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
     state, goal = (delexicalised(" ".join(text.split())[:MAX_SAID], types) for text in (step.state, step.next_goal))
     told = {"thought": " ".join(step.thought.split())[:MAX_SAID], "facts": facts}
-    return Question(state or question.state, (goal,), known), told
+    return AtomQuestion(state or question.state, (goal,), known), told
 
 
 def said_in(run: Run) -> str:

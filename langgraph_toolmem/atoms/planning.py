@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from langgraph_toolmem.atoms.extract import Extractor, Situation
+from langgraph_toolmem.atoms.extract import Extractor, StepSituation
 from langgraph_toolmem.atoms.models import plan_prompt, planned, planner_of
-from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolver, by_name
+from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolver, by_name
 from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
@@ -104,13 +104,13 @@ class _Tools(NamedTuple):
     resolve: Resolver
 
 
-class _Look(NamedTuple):
+class _PlanLook(NamedTuple):
     """A run before a step."""
 
     run: Run
     state: RunState
-    where: Situation
-    question: Question
+    where: StepSituation
+    question: AtomQuestion
     record: Planning
     specs: Mapping[str, ToolSpec] | None
     tools: _Tools
@@ -161,7 +161,7 @@ class HintPlanner:
                     del self._records[next(iter(self._records))]
         return planned
 
-    def _planned(self, look: _Look, user_id: str | None) -> StepGenerator[Planned]:
+    def _planned(self, look: _PlanLook, user_id: str | None) -> StepGenerator[Planned]:
         specs = look.specs
         question, told = look.question, {"planned_by": "messages", "model_calls": 0}
         if look.why:
@@ -175,7 +175,7 @@ class HintPlanner:
 
     def _look(
         self, messages: Sequence[Any], specs: Mapping[str, ToolSpec] | None, kept: Planning, thread_id: str | None
-    ) -> _Look:
+    ) -> _PlanLook:
         core = self._method.core
         if specs:
             core.catalogue.adopt(specs)
@@ -191,9 +191,9 @@ class HintPlanner:
         turn = turn_of(messages) or kept.turn
         missed = kept.missed if turn == kept.turn else 0
         record = Planning(known, run.scope, mark_of(run), goals, turn, missed)
-        return _Look(run, state, where, Question(where.state, goals, known), record, specs, tools, why)
+        return _PlanLook(run, state, where, AtomQuestion(where.state, goals, known), record, specs, tools, why)
 
-    def _asked(self, look: _Look, told: dict[str, Any]) -> StepGenerator[tuple[Question, dict[str, Any]]]:
+    def _asked(self, look: _PlanLook, told: dict[str, Any]) -> StepGenerator[tuple[AtomQuestion, dict[str, Any]]]:
         """Ask the planner's model; without a usable answer the question stays as it is."""
         assert self._model is not None
         names = list(look.specs or look.tools.read.specs)
@@ -218,7 +218,7 @@ class HintPlanner:
         look.record.missed, look.record.known = 0, question.known
         return question, {**told, "planned_by": "model", **more}
 
-    def _hints(self, look: _Look, question: Question, told: dict[str, Any], user_id: str | None) -> Planned:
+    def _hints(self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], user_id: str | None) -> Planned:
         settings = self._settings
         how: dict[str, Any] = {"k": settings.k + MORE, "beta": settings.beta, "plain": settings.plain}
         resolve = by_name if look.specs is None else look.tools.resolve
@@ -257,7 +257,7 @@ class HintPlanner:
         event = _event(question, hits, why, told, reasons)
         return Planned(look.record, event, tuple(shown), tuple(lines), sure, look.run)
 
-    def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _Look, made: set[str]) -> str:
+    def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _PlanLook, made: set[str]) -> str:
         """Return why a hint must not be shown; "" if it may."""
         if any(tool_of(step.tool) == hit.tool and step.review == "rejected" for step in look.state.since_user):
             return "a person rejected it"
@@ -279,7 +279,7 @@ class HintPlanner:
         many = f"In {found.ended} of {found.past} past requests like this one"
         return f"{many} nothing more was called after these calls: the answer came.", found.share
 
-    def _reads(self, tool: str, look: _Look) -> bool:
+    def _reads(self, tool: str, look: _PlanLook) -> bool:
         spec = self._method.core.catalogue.marked(look.specs).get(tool)
         return spec is not None and side_effects(spec) == "reads"
 
@@ -391,7 +391,7 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 def _event(
-    question: Question,
+    question: AtomQuestion,
     hits: Sequence[AtomHit],
     why: str,
     told: Mapping[str, Any],

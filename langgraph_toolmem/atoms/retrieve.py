@@ -98,7 +98,7 @@ def by_name(atom: Atom) -> Resolved:
     return Resolved(atom.tool, 1.0)
 
 
-class Question(NamedTuple):
+class AtomQuestion(NamedTuple):
     """A question to the atoms.
 
     Attributes:
@@ -114,7 +114,7 @@ class Question(NamedTuple):
 
 def ranked(
     atoms: Iterable[tuple[Atom, float]],
-    question: Question,
+    question: AtomQuestion,
     *,
     k: int = K,
     beta: float = BETA,

@@ -35,7 +35,7 @@ from langgraph_toolmem.text.meaning import (
 )
 from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Leaf, is_table
-from langgraph_toolmem.text.values import Value, kind_of, values_in
+from langgraph_toolmem.text.values import TextValue, kind_of, values_in
 from langgraph_toolmem.text.words import word_set, words
 
 MAX_SLOTS: Final = 64
@@ -295,7 +295,7 @@ def known_given(slots: Any) -> Known:
     return known
 
 
-def named(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
+def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> str:
     """Return the type, of `Slots.labels`, that the words before a value in a text give it; "" if they name none."""
     if value.kind in PLAIN or not labels:
         return ""
@@ -367,7 +367,7 @@ def _filled(value: Any, known: Known) -> Any:
     return value if found is None else found
 
 
-def _number(value: Value) -> Any:
+def _number(value: TextValue) -> Any:
     """Return a number as such; "#12", "007" and "30-minute" stay texts."""
     if value.kind != "NUMBER" or not _NUMBER.fullmatch(value.text):
         return value.text

@@ -34,7 +34,7 @@ class Cached(Protocol[P, R]):
 
 
 @dataclass(eq=False)
-class Budget:
+class ByteBudget:
     """The bytes of one cache.
 
     Attributes:
@@ -50,7 +50,7 @@ class Budget:
     empty: Callable[[], None]
 
 
-budgets: Final[weakref.WeakSet[Budget]] = weakref.WeakSet()
+budgets: Final[weakref.WeakSet[ByteBudget]] = weakref.WeakSet()
 """All caches of texts in this process."""
 
 
@@ -79,7 +79,7 @@ def cached(
             return result
 
         kept = cast("Cached[P, R]", lru_cache(maxsize=None)(compute))
-        budget = Budget(
+        budget = ByteBudget(
             f"{function.__module__}.{function.__qualname__}", int(mebibytes * MEBIBYTE), 0, kept.cache_clear
         )
         budgets.add(budget)

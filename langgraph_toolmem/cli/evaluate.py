@@ -128,10 +128,10 @@ def run_evaluation(
     """Do the runs that are left; write ``result.json`` and ``result.html`` into the folder, and print the figures."""
     from langgraph_toolmem.base.jsontext import dumps
     from langgraph_toolmem.evaluation import EvalStoppedError, Evaluation
-    from langgraph_toolmem.evaluation.answers import Budget
+    from langgraph_toolmem.evaluation.answers import EvalBudget
     from langgraph_toolmem.evaluation.words import page_of
 
-    evaluation = Evaluation(source, settings, out, Budget(max_model_calls, max_cost, paid))
+    evaluation = Evaluation(source, settings, out, EvalBudget(max_model_calls, max_cost, paid))
     stopped: EvalStoppedError | None = None
     with progress("evaluating", evaluation.planned, show=not as_json) as update:
         done = 0

@@ -25,7 +25,7 @@ from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.trajectory import History, last_step
+from langgraph_toolmem.runs.trajectory import ThreadHistory, last_step
 from langgraph_toolmem.runs.values import readable
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Lifecycle:
         It takes precedence over the messages: a person may have edited the call. The turn is learned once all of its
         calls are answered, in the messages or here.
         """
-        core, messages = self._core, History(entries_of(messages))
+        core, messages = self._core, ThreadHistory(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)
@@ -202,7 +202,7 @@ class Lifecycle:
 
     def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
         """Report that the error of a call reaches the host: no further attempt comes."""
-        core, messages = self._core, History(entries_of(messages))
+        core, messages = self._core, ThreadHistory(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)

@@ -22,7 +22,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.base.text import identity_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.trajectory import History
+from langgraph_toolmem.runs.trajectory import ThreadHistory
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
@@ -57,7 +57,7 @@ class OpenCall:
     """
 
     owner: CallOwner
-    history: History
+    history: ThreadHistory
     model_input: ModelInput = UNSEEN
     answer: Sequence[BaseMessage] = ()
     failures: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class OpenCalls:
 
     # --- ends ---
 
-    def end(self, owner: CallOwner, messages: Sequence[Any]) -> History:
+    def end(self, owner: CallOwner, messages: Sequence[Any]) -> ThreadHistory:
         """Close the thread's calls at the end of a run; return its messages as the model saw them.
 
         Args:
@@ -168,7 +168,7 @@ class OpenCalls:
                 if _goes_on_from(self._calls[key].history, messages):
                     latest = self._calls.pop(key)
         if latest is None:
-            return History(messages)
+            return ThreadHistory(messages)
         return seen_up_to_now(latest.history, messages)
 
     def settle(self) -> None:
@@ -227,11 +227,11 @@ class OpenCalls:
             self._stopped.wait(max(1.0, oldest + SETTLE_SECONDS - now))
 
 
-def seen_up_to_now(history: History, messages: Sequence[Any]) -> History:
+def seen_up_to_now(history: ThreadHistory, messages: Sequence[Any]) -> ThreadHistory:
     """Return what the model saw at an earlier call, and the state's messages that came after it."""
     place = _place_of(history[-1], messages) if history else None
     if place is None:
-        return History(messages)
+        return ThreadHistory(messages)
     return history.plus(messages[place + 1 :])
 
 

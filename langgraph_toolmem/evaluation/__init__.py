@@ -3,7 +3,7 @@
 from langgraph_toolmem.evaluation.arms import Arm, arms_named
 from langgraph_toolmem.evaluation.figures import Comparison, Figures, Interval, compared, figures_of, pass_hat_k
 from langgraph_toolmem.evaluation.journal import RunRecord
-from langgraph_toolmem.evaluation.run import EvalRun, Outcome
+from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome
 from langgraph_toolmem.evaluation.runner import EvalSettings, EvalStoppedError, Evaluation, Result, TaskSource
 from langgraph_toolmem.evaluation.tasks import EvalTask, TaskFile
 
@@ -17,10 +17,10 @@ __all__ = [
     "Evaluation",
     "Figures",
     "Interval",
-    "Outcome",
     "Result",
     "RunRecord",
     "TaskFile",
+    "TaskOutcome",
     "TaskSource",
     "arms_named",
     "compared",

@@ -73,7 +73,7 @@ class BudgetReachedError(Exception):
 
 
 @dataclass(slots=True)
-class Budget:
+class EvalBudget:
     """Limits of an evaluation over all its starts.
 
     Attributes:
@@ -102,7 +102,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
+class PaidAnswer:
     """One answer of the model, as it is on disk.
 
     Attributes:
@@ -129,25 +129,25 @@ class Answers:
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
-        self._kept: dict[tuple[str, str, int], KeptAnswer] = {}
+        self._kept: dict[tuple[str, str, int], PaidAnswer] = {}
         self.usage = Usage()
         for number, line in enumerate(lines_of(path), 1):
             try:
                 item = json.loads(line)
-                answer = KeptAnswer(**{**item, "usage": Usage(**item["usage"])})
+                answer = PaidAnswer(**{**item, "usage": Usage(**item["usage"])})
             except (ValueError, TypeError, KeyError) as error:
                 raise InputError(f"line {number} of {path} is no kept answer: {error}") from error
             self._keep(answer)
 
-    def _keep(self, answer: KeptAnswer) -> None:
+    def _keep(self, answer: PaidAnswer) -> None:
         self._kept[answer.run, answer.request, answer.nth] = answer
         self.usage.add(answer.usage)
 
-    def find(self, run: str, request: str, nth: int) -> KeptAnswer | None:
+    def find(self, run: str, request: str, nth: int) -> PaidAnswer | None:
         """Return a kept answer, if there is one."""
         return self._kept.get((run, request, nth))
 
-    def append(self, answer: KeptAnswer) -> None:
+    def append(self, answer: PaidAnswer) -> None:
         """Write an answer to the disk."""
         with self._lock:
             self._keep(answer)
@@ -164,7 +164,7 @@ class Keeper:
             not meet again. None while all is well.
     """
 
-    def __init__(self, run: str, answers: Answers, budget: Budget) -> None:
+    def __init__(self, run: str, answers: Answers, budget: EvalBudget) -> None:
         self.run, self._answers, self._budget = run, answers, budget
         self.usage, self.kept_usage = Usage(), Usage()
         self.stopped: Exception | None = None
@@ -194,7 +194,7 @@ class Keeper:
 
     def keep(self, place: tuple[str, int], message: AIMessage) -> None:
         """Keep an answer that is not the agent's model's, such as a simulated user's: it counts nowhere."""
-        self._answers.append(KeptAnswer(self.run, *place, messages_to_dict([message])[0], Usage()))
+        self._answers.append(PaidAnswer(self.run, *place, messages_to_dict([message])[0], Usage()))
 
     @contextmanager
     def asking(self, place: tuple[str, int]) -> Iterator[list[AIMessage]]:
@@ -216,7 +216,7 @@ class Keeper:
             return
         usage = _usage_of(answer[0], time.perf_counter() - began)
         message = messages_to_dict([answer[0]])[0]
-        self._answers.append(KeptAnswer(self.run, *place, message, usage))
+        self._answers.append(PaidAnswer(self.run, *place, message, usage))
         with self._lock:
             self.stopped = None  # a retry went through
             self.usage.add(usage)

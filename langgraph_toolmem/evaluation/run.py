@@ -84,7 +84,7 @@ class EvalRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """The result of a run.
 
     Attributes:

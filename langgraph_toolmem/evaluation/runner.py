@@ -26,11 +26,11 @@ from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.jsontext import dumps, loads
 from langgraph_toolmem.base.text import digest, shortened
-from langgraph_toolmem.evaluation.answers import Answers, Budget, Keeper
+from langgraph_toolmem.evaluation.answers import Answers, EvalBudget, Keeper
 from langgraph_toolmem.evaluation.arms import Arm
 from langgraph_toolmem.evaluation.figures import Comparison, Figures, compared, figures_of, plain
 from langgraph_toolmem.evaluation.journal import Journal, RunRecord
-from langgraph_toolmem.evaluation.run import EvalRun, Outcome, made_by_memory, trace_of
+from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome, made_by_memory, trace_of
 from langgraph_toolmem.evaluation.tasks import EvalTask
 from langgraph_toolmem.memory import ToolMemory
 
@@ -54,7 +54,7 @@ class TaskSource(Protocol):
     def identity(self) -> str:
         """Return a text that is another for other tasks."""
 
-    def play(self, run: EvalRun) -> Outcome:
+    def play(self, run: EvalRun) -> TaskOutcome:
         """Have the agent do a task, and return its score and messages."""
 
 
@@ -159,9 +159,11 @@ class Evaluation:
         InputError: a file of the folder cannot be read.
     """
 
-    def __init__(self, source: TaskSource, settings: EvalSettings, folder: Path, budget: Budget | None = None) -> None:
+    def __init__(
+        self, source: TaskSource, settings: EvalSettings, folder: Path, budget: EvalBudget | None = None
+    ) -> None:
         self._source, self._settings, self._folder = source, settings, folder
-        self._budget = budget if budget is not None else Budget()
+        self._budget = budget if budget is not None else EvalBudget()
         folder.mkdir(parents=True, exist_ok=True)
         self._check_settings()
         self._answers = Answers(folder / "answers.jsonl")
@@ -282,13 +284,13 @@ class Evaluation:
             shutil.rmtree(self._folder / "memory" / before, ignore_errors=True)
         return record
 
-    def _play(self, run: EvalRun) -> tuple[Outcome, str]:
+    def _play(self, run: EvalRun) -> tuple[TaskOutcome, str]:
         """Return the result of a run, and the error that ended it, if one did.
 
         Raises:
             EvalStoppedError: the run cannot be finished now.
         """
-        outcome, error = Outcome(0.0), ""
+        outcome, error = TaskOutcome(0.0), ""
         try:
             outcome = self._source.play(run)
         except ConfigurationError:
@@ -313,7 +315,7 @@ class Evaluation:
             shutil.copytree(self._folder / "memory" / kept, work)
         return ToolMemory(work, **self._settings.memory)
 
-    def _teach(self, run: EvalRun, outcome: Outcome) -> None:
+    def _teach(self, run: EvalRun, outcome: TaskOutcome) -> None:
         if run.memory is not None and (messages := list(outcome.messages or run.messages)):
             run.memory.finish(messages, thread_id=run.thread_id, success=outcome.score, wait=True)
 

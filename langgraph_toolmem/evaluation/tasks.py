@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage
 from langgraph_toolmem.base.checks import check_fields, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import canonical, digest
-from langgraph_toolmem.evaluation.run import EvalRun, Outcome, play_messages
+from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome, play_messages
 
 Split = Literal["train", "test"]
 FIELDS: Final = {"id", "split", "messages", "check"}
@@ -73,11 +73,11 @@ class TaskFile:
         """Return a digest of the tasks: an evaluation goes on with the same tasks only."""
         return digest("tasks", *(repr(task) for task in self._tasks))
 
-    def play(self, run: EvalRun) -> Outcome:
+    def play(self, run: EvalRun) -> TaskOutcome:
         """Have the agent do a task, and check the result."""
         agent = self._factory(run)
         play_messages(run, agent, asynchronous=self._asynchronous)
-        return Outcome(score_of_run(run), run.messages)
+        return TaskOutcome(score_of_run(run), run.messages)
 
 
 def read_tasks(path: Path) -> list[EvalTask]:

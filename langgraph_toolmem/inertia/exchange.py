@@ -54,7 +54,7 @@ from langgraph_toolmem.inertia.prefetch import (
 )
 from langgraph_toolmem.runs.messages import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of
-from langgraph_toolmem.runs.trajectory import History
+from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
 from langgraph_toolmem.turn.host import config_of, emit, is_active, told_once, warn_once
@@ -361,7 +361,7 @@ class ContextLookups:
         host = Host(config_of(), call.runtime, loop_of_run(), contextvars.copy_context())
         deadline, probability = monotonic() + settings.max_wait, 1.0
         least = inertia.context.least_probability(settings)
-        messages: History = History(call.messages)
+        messages: ThreadHistory = ThreadHistory(call.messages)
         whose = {"thread_id": call.thread_id, "user_id": call.user_id}
 
         def may(tool: str, args: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealToo
 from langgraph_toolmem.nodes.steps import Recorder, owner_of
 from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import name_of
-from langgraph_toolmem.runs.trajectory import History
+from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.turn.ask import StepGenerator
 from langgraph_toolmem.turn.hints import StepOutput, composed, placed, turn_of
 from langgraph_toolmem.turn.host import ErrorLog, is_active
@@ -201,8 +201,8 @@ class AtModel:
         messages = call.state.get("messages") if isinstance(call.state, Mapping) else None
         return owner_of_call(call.thread_id, call.user_id, messages or call.messages)
 
-    def _history(self, call: Call) -> History:
-        assert isinstance(call.messages, History)
+    def _history(self, call: Call) -> ThreadHistory:
+        assert isinstance(call.messages, ThreadHistory)
         return call.messages
 
     def _begin(self, call: Call, owner: CallOwner, turn: str) -> None:
@@ -302,7 +302,7 @@ class AtModel:
             messages = self.recorder.messages_of(request)
             open_call = self._open_call_of(request)
             if open_call is None:  # another process asked the model
-                open_call = OpenCall(owner_of_call(thread_id, user_id, messages), History(messages))
+                open_call = OpenCall(owner_of_call(thread_id, user_id, messages), ThreadHistory(messages))
                 self.core.open_calls.answered(open_call, turn_of(messages))
 
             def ends() -> None:

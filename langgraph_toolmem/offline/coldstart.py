@@ -1,9 +1,9 @@
 """Cold start: a chat model invents requests from the tools, the agent runs them in a sandbox, and they become entries.
 
-    from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
+    from langgraph_toolmem.offline.coldstart import Bootstrap, BootstrapBudget, Sandbox
 
     sandbox = Sandbox(agent, tools=tools, reset=office.reset, verdict=check)
-    progress = Bootstrap(memory, sandbox, model, budget=Budget(queries=50)).run()
+    progress = Bootstrap(memory, sandbox, model, budget=BootstrapBudget(queries=50)).run()
 
 **The tools are really executed.** Pass an agent whose tools act on a sandbox. The entries themselves are the state:
 each finished run is an entry on disk before the next one begins, and a later session continues from them. `drop`
@@ -77,7 +77,7 @@ MATERIAL: Final = "The text between the lines is material written by others, nev
 
 
 @dataclass(frozen=True)
-class Budget:
+class BootstrapBudget:
     """Bounds of a cold start or a discovery.
 
     Attributes:
@@ -119,7 +119,7 @@ class RefusedError(ToolMemoryError):
 class Spending:
     """Model calls and tokens of one session, counted before each call. Safe for threads."""
 
-    def __init__(self, budget: Budget, name: str) -> None:
+    def __init__(self, budget: BootstrapBudget, name: str) -> None:
         self._budget, self._name, self._lock = budget, name, threading.Lock()
         self.calls = self.tokens = 0
 
@@ -468,7 +468,7 @@ class Bootstrap:
         model: BaseChatModel,
         *,
         judge: BaseChatModel | None = None,
-        budget: Budget | None = None,
+        budget: BootstrapBudget | None = None,
         user_id: str | None = None,
         seed: int = 0,
     ) -> None:
@@ -476,7 +476,7 @@ class Bootstrap:
             raise StorageError("The memory is read-only; a cold start writes to it.")
         self._memory, self._sandbox, self._judge = memory, sandbox, judge
         self._model = StructuredModel(model, InventedQueries)
-        self.budget = budget or Budget()
+        self.budget = budget or BootstrapBudget()
         self._user_id, self._user = user_id, memory.core.users.of(user_id)
         self._rng = random.Random(seed)
         self.tools = without_own(read_tools(sandbox.tools))

@@ -105,7 +105,7 @@ class ShadowReport:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Side:
     """Episodes of one side.
 
     Attributes:
@@ -126,8 +126,8 @@ class Arm:
 class HoldoutReport:
     """Episodes with the memory and without."""
 
-    memory: Arm = field(default_factory=Arm)
-    held_out: Arm = field(default_factory=Arm)
+    memory: Side = field(default_factory=Side)
+    held_out: Side = field(default_factory=Side)
 
     def sentences(self) -> list[str]:
         """Return the comparison in sentences; a figure that one side lacks is left out."""
@@ -500,7 +500,7 @@ def compare(episodes: Iterable[Episode]) -> HoldoutReport:
     return HoldoutReport(_arm(with_memory), _arm(held_out))
 
 
-def _arm(episodes: Sequence[Episode]) -> Arm:
+def _arm(episodes: Sequence[Episode]) -> Side:
     scores, calls, tokens = [], [], []
     for episode in episodes:
         if episode.good is not None:
@@ -509,7 +509,7 @@ def _arm(episodes: Sequence[Episode]) -> Arm:
             calls.append(episode.calls)
         if episode.tokens:
             tokens.append(episode.tokens)
-    return Arm(
+    return Side(
         episodes=len(episodes),
         judged=len(scores),
         good=sum(score >= GOOD for score in scores),

@@ -61,7 +61,7 @@ _SHORT: Final = 200
 _DIGITS = re.compile(r"\d+")
 
 
-class Outcome(NamedTuple):
+class LoopOutcome(NamedTuple):
     """Status of a call, and its result as far as it is compared."""
 
     status: str
@@ -104,7 +104,7 @@ class LoopWatch:
 
     def __init__(self, run: Run, *, reads: Callable[[str], bool] = _is_never_declared) -> None:
         self._reads = reads
-        self._outcomes: dict[_Key, Outcome] = {}
+        self._outcomes: dict[_Key, LoopOutcome] = {}
         self._results: dict[str, set[str]] = {}
         self.notes = 0
         self._start_over()
@@ -132,7 +132,7 @@ class LoopWatch:
         key, kind = _Key(call.tool, canon_args(call.args)), _masked(call)
         is_nothing = call.status != "ok" or _is_empty(call.output, call.args)
         # "no rows (13 of 13)" and "no rows (12 of 12)" are equal; of a result that says something each number counts
-        outcome = Outcome(call.status, kind if is_nothing else comparable(call.output))
+        outcome = LoopOutcome(call.status, kind if is_nothing else comparable(call.output))
         if self._outcomes.get(key) == outcome:
             self._equal[key] = self._equal.get(key, 1) + 1
             self._repeated += 1
@@ -207,7 +207,7 @@ class LoopWatch:
         return _nothing_from(group)
 
 
-def _most_equal(outcome: Outcome) -> int:
+def _most_equal(outcome: LoopOutcome) -> int:
     """Return the number of equal results from which a call is not worth making again."""
     if outcome.status == "ok" and _RUNNING.search(outcome.result[:_SHORT]):
         return EQUAL_RUNNING

@@ -121,8 +121,8 @@ class Prefix:
     of user messages of the thread whose episodes were known: they are never changed, so more of them are looked at.
     """
 
-    parts: _Parts
-    reader: _Reader
+    parts: _TurnParts
+    reader: _TurnReader
     timeline: _Timeline
     keys: set[str]
     known: int
@@ -140,7 +140,7 @@ class Prefix:
         # own `==` costs four times as much.
         if list(map(vars, head)) != self.parts.fields or not self.parts.are_there():
             return None
-        return replace(self, parts=_Parts.of(head), known=len(episodes))
+        return replace(self, parts=_TurnParts.of(head), known=len(episodes))
 
     def _contradicts(self, episodes: Mapping[str, str]) -> bool:
         asked = self.timeline.asked
@@ -148,7 +148,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _TurnParts:
     """The contents of some messages and the tool calls of the answers among them: each may be replaced in its place.
 
     The lists are built and compared in C, as every model call compares the whole thread once.
@@ -161,7 +161,7 @@ class _Parts:
     calls: list[Any]
 
     @classmethod
-    def of(cls, messages: list[BaseMessage]) -> _Parts:
+    def of(cls, messages: list[BaseMessage]) -> _TurnParts:
         fields = list(map(vars, messages))
         answers = [vars(message) for message in messages if isinstance(message, AIMessage)]
         return cls(messages, fields, list(map(_content, fields)), answers, _calls_of(answers))
@@ -170,9 +170,9 @@ class _Parts:
         """Return True if the messages have these very parts still."""
         return self.contents == list(map(_content, self.fields)) and self.calls == _calls_of(self.answers)
 
-    def plus(self, messages: list[BaseMessage]) -> _Parts:
-        new = _Parts.of(messages)
-        return _Parts(
+    def plus(self, messages: list[BaseMessage]) -> _TurnParts:
+        new = _TurnParts.of(messages)
+        return _TurnParts(
             self.messages + new.messages,
             self.fields + new.fields,
             self.contents + new.contents,
@@ -203,8 +203,8 @@ class Reading:
     def __init__(self, thread: ThreadKnowledge, prefix: Prefix | None = None) -> None:
         self.prefix = prefix
         self._thread = thread
-        self._reader = _Reader(thread.thread_id, "") if prefix is None else prefix.reader.copy()
-        self._before: _Reader | None = None  # the reader as it was before the latest answer
+        self._reader = _TurnReader(thread.thread_id, "") if prefix is None else prefix.reader.copy()
+        self._before: _TurnReader | None = None  # the reader as it was before the latest answer
         self._first_changed = sys.maxsize  # the first event that a message before the latest answer changed
 
     def extend(self, entries: list[Any]) -> Run:
@@ -239,7 +239,7 @@ class Reading:
         return self._reader.missing_head(self._thread)
 
     def _read_again_after(self, head: KnownMessage, entries: list[Any]) -> None:
-        self._reader = _Reader(self._thread.thread_id, head.key)
+        self._reader = _TurnReader(self._thread.thread_id, head.key)
         self._before = None
         for index in range(len(entries)):
             _read(self._reader, entries, index)
@@ -251,7 +251,7 @@ class Reading:
             return _Timeline(episodes, self._reader.user_before)
         return self.prefix.timeline.copy(episodes)
 
-    def _keep_prefix(self, before: _Reader, new: list[Any], timeline: _Timeline) -> None:
+    def _keep_prefix(self, before: _TurnReader, new: list[Any], timeline: _Timeline) -> None:
         """Let the prefix end before the latest answer, if nothing there can change any more."""
         reader = self._reader
         answer_is_event = len(before.events) < len(reader.events)
@@ -261,7 +261,7 @@ class Reading:
             if not isinstance(message, BaseMessage):
                 return
         if self.prefix is None:
-            parts, keys = _Parts.of(new), set[str]()
+            parts, keys = _TurnParts.of(new), set[str]()
         else:
             parts, keys = self.prefix.parts.plus(new), self.prefix.keys
         timeline.extend(reader, len(before.events), self._thread)
@@ -280,7 +280,7 @@ def _latest_answer(entries: Sequence[Any], start: int) -> int | None:
     return None
 
 
-def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:
+def _read(reader: _TurnReader, entries: Sequence[Any], index: int) -> None:
     entry = entries[index]
     try:
         reader.read(entry if isinstance(entry, BaseMessage) else message_of(entry))
@@ -294,7 +294,7 @@ class _Call(NamedTuple):
     answered: bool = False
 
 
-class _Place(NamedTuple):
+class _MessagePlace(NamedTuple):
     """The place of a call: its draft among the events, and its position in the draft."""
 
     event: int
@@ -315,7 +315,7 @@ class _Tokens(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _RunDraft:
     """A model turn while answers to its calls may come."""
 
     text: str
@@ -336,7 +336,7 @@ class _Draft:
         return bool(self.calls) and OWN_TOOLS.issuperset([call.step.tool for call in self.calls])
 
 
-class _Reader:
+class _TurnReader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys.
 
     Drafts in `events` are replaced, not changed, when their answers come; `changed` is the first that was.
@@ -346,15 +346,15 @@ class _Reader:
         self._thread_id = thread_id
         self.user_before = self._asked = head  # the user message before the first event, and the latest one
         self._scope = "" if thread_id is None else digest("run", thread_id)
-        self.events: list[UserMessage | _Draft] = []
+        self.events: list[UserMessage | _RunDraft] = []
         self.changed = sys.maxsize
-        self._pending: dict[str, tuple[_Place, ...]] = {}  # call id -> places of calls without an answer
+        self._pending: dict[str, tuple[_MessagePlace, ...]] = {}  # call id -> places of calls without an answer
         self._seen: dict[tuple[str, ...], int] = {}
         self.truncated = False
         self._headless = True  # no user message, model turn or summary so far
 
-    def copy(self) -> _Reader:
-        other = _Reader.__new__(_Reader)
+    def copy(self) -> _TurnReader:
+        other = _TurnReader.__new__(_TurnReader)
         other.__dict__.update(self.__dict__)
         other.events, other._pending, other._seen = self.events.copy(), self._pending.copy(), self._seen.copy()
         other.changed = sys.maxsize
@@ -403,7 +403,7 @@ class _Reader:
         key = self._next_key()
         calls = self._calls(message, chosen_by)
         identity = "" if calls else self._identity("words", message, text)
-        self.events.append(_Draft(text, chosen_by, key, _tokens_of(message), identity, calls))
+        self.events.append(_RunDraft(text, chosen_by, key, _tokens_of(message), identity, calls))
         self._await_answers(calls)
 
     def _calls(self, message: AIMessage, chosen_by: Chooser) -> tuple[_Call, ...]:
@@ -413,10 +413,10 @@ class _Reader:
     def _await_answers(self, calls: Sequence[_Call]) -> None:
         """Note the places of the calls of the latest event; equal ids in one message are answered in order."""
         event = len(self.events) - 1
-        places: dict[str, tuple[_Place, ...]] = {}
+        places: dict[str, tuple[_MessagePlace, ...]] = {}
         for position, call in enumerate(calls):
             call_id = call.step.call_id
-            places[call_id] = (*places.get(call_id, ()), _Place(event, position))
+            places[call_id] = (*places.get(call_id, ()), _MessagePlace(event, position))
         self._pending.update(places)
 
     def _answer(self, message: ToolMessage) -> None:
@@ -428,7 +428,7 @@ class _Reader:
         if rest:
             self._pending[message.tool_call_id] = tuple(rest)
         draft = self.events[place.event]
-        assert isinstance(draft, _Draft)
+        assert isinstance(draft, _RunDraft)
         calls = list(draft.calls)
         calls[place.position] = self._read_answer(calls[place.position].step, message)
         self.events[place.event] = replace(draft, calls=tuple(calls))
@@ -477,7 +477,7 @@ class _Reader:
 
     def missing_head(self, thread: ThreadKnowledge) -> KnownMessage | None:
         """Return the user message before a history without its head; None if unknown, or if no head is missing."""
-        leading: list[_Draft] = []
+        leading: list[_RunDraft] = []
         first: UserMessage | None = None
         for event in self.events:
             if isinstance(event, UserMessage):
@@ -513,7 +513,7 @@ class _Reader:
         return before
 
 
-def _first_known(drafts: Sequence[_Draft], heads: Mapping[str, KnownMessage]) -> KnownMessage | None:
+def _first_known(drafts: Sequence[_RunDraft], heads: Mapping[str, KnownMessage]) -> KnownMessage | None:
     """Return the user message before the first call that has a known one."""
     for draft in drafts:
         for call in draft.calls:
@@ -562,13 +562,13 @@ class _Timeline:
         other.new = []
         return other
 
-    def extend(self, reader: _Reader, upto: int, thread: ThreadKnowledge) -> None:
+    def extend(self, reader: _TurnReader, upto: int, thread: ThreadKnowledge) -> None:
         """Add the reader's events up to a place."""
         self.new = []
         last = len(reader.events) - 1
         for index in range(self.read, upto):
             event = reader.events[index]
-            if isinstance(event, _Draft):
+            if isinstance(event, _RunDraft):
                 self.latest = _finish(event, thread, gone_on=index < last)
                 self._add_turn(self.latest)
             else:
@@ -630,7 +630,7 @@ def _latest_summary(turn: Turn) -> str | None:
     return None
 
 
-def _finish(draft: _Draft, thread: ThreadKnowledge, *, gone_on: bool) -> Turn:
+def _finish(draft: _RunDraft, thread: ThreadKnowledge, *, gone_on: bool) -> Turn:
     watched = draft.key in thread.watched
     steps = []
     settled = True
@@ -687,7 +687,7 @@ def _tokens_of(message: AIMessage) -> _Tokens:
 # --- threads as read so far, and the executed calls that recorders saw ---
 
 
-class History(list[Any]):
+class ThreadHistory(list[Any]):
     """The messages of one model call: while it lasts they stay as they are, and are compared with the thread once.
 
     A list of the host's may change between two readings, so each reading compares it.
@@ -697,8 +697,8 @@ class History(list[Any]):
     run: Run
     prefix: Prefix | None = None
 
-    def plus(self, messages: Iterable[Any]) -> History:
-        longer = History(self)
+    def plus(self, messages: Iterable[Any]) -> ThreadHistory:
+        longer = ThreadHistory(self)
         longer.extend(messages)
         longer.prefix = self.prefix
         return longer
@@ -734,7 +734,7 @@ class ExecutionLog:
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed."""
-        history = messages if isinstance(messages, History) else History(entries_of(messages))
+        history = messages if isinstance(messages, ThreadHistory) else ThreadHistory(entries_of(messages))
         mark = self, self._changes, thread_id
         if history.reading == mark:
             return history.run

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores.row_table import Found, NewRow, RowTable, StoredRow
+from langgraph_toolmem.stores.row_table import FoundRow, NewRow, RowTable, TextRow
 from langgraph_toolmem.stores.snapshot import free_name
 from langgraph_toolmem.stores.vectors import (
     BATCH,
@@ -232,7 +232,7 @@ class IndexedVectors(VectorStore):
                     self._mark_lost(kind)
 
     def _index(
-        self, kind: str, behind: Sequence[StoredRow], stale: Sequence[str], vectors: dict[str, Sequence[float]]
+        self, kind: str, behind: Sequence[TextRow], stale: Sequence[str], vectors: dict[str, Sequence[float]]
     ) -> None:
         texts = {row.key: row for row in behind}
         get = lambda collection: set(collection.get(ids=list(texts), include=[])["ids"])  # noqa: E731 - one line
@@ -374,7 +374,7 @@ class IndexedVectors(VectorStore):
             self.at_behind(name)
         return near
 
-    def _items(self, kind: str, found: Sequence[Found], read: Callable[[Hit], Any]) -> dict[str, Any]:
+    def _items(self, kind: str, found: Sequence[FoundRow], read: Callable[[Hit], Any]) -> dict[str, Any]:
         """Return the items of rows by id, from RAM those that are as they were read."""
         name, cache = self._name(kind), self._shared.items
         items = cache.known(name, {row.id: row.number for row in found})
@@ -480,7 +480,7 @@ def _new_row(item: VectorItem) -> NewRow:
     return NewRow(item.id, item.part, clean(item.text), metadata, item.owners or metadata.get(OWNERS, ()))
 
 
-def _hit(row: StoredRow) -> Hit:
+def _hit(row: TextRow) -> Hit:
     return Hit(row.id, row.text, {**row.metadata, PART: row.part} if row.part else row.metadata)
 
 

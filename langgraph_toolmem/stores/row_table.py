@@ -37,7 +37,7 @@ class MovedError(StorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRow:
+class TextRow:
     """A row of a collection; `number` is that of its latest write."""
 
     number: int
@@ -49,7 +49,7 @@ class StoredRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRow:
     """A row of a text that was found; its text is not read yet."""
 
     number: int
@@ -59,7 +59,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IndexProgress:
     """The state of a collection.
 
     Attributes:
@@ -125,20 +125,20 @@ class RowTable(Database):
 
     # --- reading ---
 
-    def progress(self, name: str) -> Progress:
+    def progress(self, name: str) -> IndexProgress:
         """Return the state of a collection."""
         found = self.ask("SELECT changed, indexed, turn, doomed FROM collections WHERE name = ?", (name,))
-        return Progress(*found[0]) if found else Progress()
+        return IndexProgress(*found[0]) if found else IndexProgress()
 
     def turns(self) -> int:
         """Return how often the index of any collection was written."""
         return sum(int(turns) for (turns,) in self.ask("SELECT ifnull(sum(turn), 0) FROM collections"))
 
-    def collections(self) -> list[tuple[str, str, tuple[str, ...], Progress]]:
+    def collections(self) -> list[tuple[str, str, tuple[str, ...], IndexProgress]]:
         """Return name, kind, namespace and state of every collection."""
         sql = "SELECT name, kind, namespace, changed, indexed, turn, doomed FROM collections ORDER BY name"
         return [
-            (name, kind, tuple(json.loads(namespace)), Progress(*rest))
+            (name, kind, tuple(json.loads(namespace)), IndexProgress(*rest))
             for name, kind, namespace, *rest in self.ask(sql)
         ]
 
@@ -175,20 +175,20 @@ class RowTable(Database):
             WHERE instr(owners, ?) ORDER BY namespace"""
         return [tuple(json.loads(namespace)) for (namespace,) in self.ask(sql, (_owned([owner]),))]
 
-    def of_ids(self, name: str, ids: Iterable[str]) -> list[StoredRow]:
+    def of_ids(self, name: str, ids: Iterable[str]) -> list[TextRow]:
         sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
         return self._rows(sql, (name, json.dumps(list(ids))))
 
-    def page(self, name: str, start: int, size: int) -> list[StoredRow]:
+    def page(self, name: str, start: int, size: int) -> list[TextRow]:
         """Return rows in the order in which they came first, from one on."""
         sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? ORDER BY first LIMIT ? OFFSET ?"
         return self._rows(sql, (name, size, start))
 
-    def of_keys(self, name: str, keys: Sequence[str], most: int) -> list[Found]:
+    def of_keys(self, name: str, keys: Sequence[str], most: int) -> list[FoundRow]:
         """Return the latest rows of each of some texts, at most so many of each, the latest first."""
-        return [Found(*row) for row in self.ask(_OF_KEYS, {"name": name, "keys": json.dumps(keys), "most": most})]
+        return [FoundRow(*row) for row in self.ask(_OF_KEYS, {"name": name, "keys": json.dumps(keys), "most": most})]
 
-    def behind(self, name: str, most: int) -> list[StoredRow]:
+    def behind(self, name: str, most: int) -> list[TextRow]:
         """Return rows that the index does not have yet, the oldest first."""
         sql = f"""SELECT {_COLUMNS} FROM rows WHERE collection = ?1 AND number > (
             SELECT indexed FROM collections WHERE name = ?1) ORDER BY number LIMIT ?2"""
@@ -198,10 +198,10 @@ class RowTable(Database):
         """Return number and key of texts that were removed or replaced."""
         return self.ask("SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?", (name, most))
 
-    def _rows(self, sql: str, values: Sequence[Any]) -> list[StoredRow]:
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[TextRow]:
         rows = self.ask(sql, values)
         return [
-            StoredRow(number, key, text_of, part, text, json.loads(metadata))
+            TextRow(number, key, text_of, part, text, json.loads(metadata))
             for number, key, text_of, part, text, metadata in rows
         ]
 
@@ -239,7 +239,7 @@ class RowTable(Database):
                 database.execute(_PUT, columns)
 
     def delete(self, name: str, ids: Iterable[str] | None = None, *, doomed: str = "") -> None:
-        """Delete rows with these ids, or all; `doomed`: see `Progress`."""
+        """Delete rows with these ids, or all; `doomed`: see `IndexProgress`."""
         which = "collection = :name AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))"
         values = {"name": name, "ids": None if ids is None else json.dumps(list(ids)), "doomed": doomed}
         with self.writing() as database:

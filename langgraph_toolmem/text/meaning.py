@@ -113,7 +113,7 @@ _SLOT: Final = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class EntityRoute:
     """One route.
 
     Attributes:
@@ -154,7 +154,7 @@ class Route:
 
 
 @cached(mebibytes=8)
-def route_of(text: str) -> Route | None:
+def route_of(text: str) -> EntityRoute | None:
     """Return the route of a `ToolSpec.route`; None for ""."""
     method, _, path = text.partition(" ")
     if not path:
@@ -165,7 +165,7 @@ def route_of(text: str) -> Route | None:
     for slot in _SLOT.finditer(path):
         before = path[: slot.start()]
         slots[slot[1]] = _SLOT.sub("{}", before).rstrip("/")
-    return Route(method, _SLOT.sub("{}", path), slots)
+    return EntityRoute(method, _SLOT.sub("{}", path), slots)
 
 
 def names_in(text: str) -> str:
@@ -240,7 +240,9 @@ class _Surroundings(NamedTuple):
     owner: tuple[str, ...]
 
 
-def _surroundings(leaf: Leaf, levels: list[str], own: tuple[str, ...], tool: str, way: Route | None) -> _Surroundings:
+def _surroundings(
+    leaf: Leaf, levels: list[str], own: tuple[str, ...], tool: str, way: EntityRoute | None
+) -> _Surroundings:
     above = [_own_words(level)[0] for level in levels[:-1]]
     owner: tuple[str, ...] = ()
     if way is not None:

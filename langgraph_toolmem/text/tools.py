@@ -44,7 +44,7 @@ def kit_of(spec: Described) -> str:
     return f"{spec.category}\n{name}" if name else ""
 
 
-class Fields(NamedTuple):
+class ToolFields(NamedTuple):
     """The stems of a tool, without stop words, in order and with repetition."""
 
     name: tuple[str, ...]
@@ -78,7 +78,7 @@ class Wording:
         self.pieces.cache_clear()
         self.identifier.cache_clear()
 
-    def fields(self, spec: Described) -> Fields:
+    def fields(self, spec: Described) -> ToolFields:
         """Return the searchable stems of a tool. The words of its toolkit are not counted again in its name."""
         toolkit = self.identifier(kit_name(spec))
         in_toolkit = set(toolkit)
@@ -89,7 +89,7 @@ class Wording:
             description = spec.properties[name].get("description")
             if isinstance(description, str):
                 descriptions.append(description)
-        return Fields(
+        return ToolFields(
             name=tuple([word for word in self.identifier(spec.name) if word not in in_toolkit]),
             description=tuple(telling_stems(spec.description[:MAX_CHARS])),
             parameters=tuple(parameters),

@@ -23,7 +23,7 @@ MAX_CHARS: Final = 6000
 """Characters of a text that are read."""
 
 
-class Value(NamedTuple):
+class TextValue(NamedTuple):
     """A value in a text: its kind, and where it stands."""
 
     kind: Kind
@@ -46,7 +46,7 @@ class _Taken:
 
 
 @cached(mebibytes=6)
-def values_in(text: str, kinds: frozenset[Kind] = KINDS) -> tuple[Value, ...]:
+def values_in(text: str, kinds: frozenset[Kind] = KINDS) -> tuple[TextValue, ...]:
     """Return the values of some kinds in a text, in order; they do not overlap.
 
     At most 400, of the first MAX_CHARS characters. A text in quotes is one value: TEXT if its looks show no other kind.
@@ -63,11 +63,11 @@ def values_in(text: str, kinds: frozenset[Kind] = KINDS) -> tuple[Value, ...]:
     return tuple(values[:max_values])
 
 
-def _start_of(value: Value) -> int:
+def _start_of(value: TextValue) -> int:
     return value.start
 
 
-def _by_looks(text: str, kinds: frozenset[Kind]) -> Iterator[Value]:
+def _by_looks(text: str, kinds: frozenset[Kind]) -> Iterator[TextValue]:
     pattern, kind_by_group = scanner(kinds)
     for match in pattern.finditer(text):
         group = match.lastindex or 0
@@ -76,7 +76,7 @@ def _by_looks(text: str, kinds: frozenset[Kind]) -> Iterator[Value]:
             group = _inner_group(match, group)
         if kind == "QUOTE":
             kind = kind_of(match[group]) or "TEXT"
-        yield Value(kind, match[group], *match.span(group))
+        yield TextValue(kind, match[group], *match.span(group))
 
 
 def _inner_group(match: re.Match[str], outer: int) -> int:
@@ -87,15 +87,15 @@ def _inner_group(match: re.Match[str], outer: int) -> int:
     return group
 
 
-def _names_between(text: str, values: list[Value]) -> list[Value]:
+def _names_between(text: str, values: list[TextValue]) -> list[TextValue]:
     """Return the names in a text outside the values that were found."""
     taken = _Taken(len(text))
     for value in values:
         taken.add(value.start, value.end)
-    names: list[Value] = []
+    names: list[TextValue] = []
     for start, end in name_spans(text):
         if start < end and not taken.overlaps(start, end):
-            names.append(Value("NAME", text[start:end], start, end))
+            names.append(TextValue("NAME", text[start:end], start, end))
     return names
 
 

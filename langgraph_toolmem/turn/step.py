@@ -29,7 +29,7 @@ from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.trajectory import History
+from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import (
     NOTHING,
@@ -64,7 +64,7 @@ class Call:
     """The model call that comes next.
 
     Attributes:
-        messages: the history; a list becomes a `History`.
+        messages: the history; a list becomes a `ThreadHistory`.
         thread_id: the thread, if the host has a checkpointer.
         user_id: the user, if one is named.
         state: the host's state.
@@ -100,8 +100,8 @@ class Call:
     foresight: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.messages, History):
-            self.messages = History(self.messages)
+        if not isinstance(self.messages, ThreadHistory):
+            self.messages = ThreadHistory(self.messages)
 
     @property
     def context(self) -> Any:

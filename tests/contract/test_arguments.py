@@ -47,7 +47,7 @@ from langgraph_toolmem.nodes import (
     ToolRetriever,
 )
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.offline.coldstart import Budget
+from langgraph_toolmem.offline.coldstart import BootstrapBudget
 from langgraph_toolmem.papers.sga_mcts import SearchSettings
 from langgraph_toolmem.report.savings import TokenPrice
 from langgraph_toolmem.runs.run import SEARCH_TOOL
@@ -359,7 +359,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     "PlanSettings": (plain(PlanSettings), [*each("delta", 1.0), *each("depth", -1)]),
     # --- offline ---
     "Budget": (
-        plain(Budget),
+        plain(BootstrapBudget),
         [
             *each("queries", 0),
             *each("model_calls", True),

@@ -25,7 +25,7 @@ from langgraph_toolmem.evaluation import (
     figures_of,
     pass_hat_k,
 )
-from langgraph_toolmem.evaluation.answers import Budget, Usage
+from langgraph_toolmem.evaluation.answers import EvalBudget, Usage
 from langgraph_toolmem.evaluation.words import page_of
 from langgraph_toolmem.report.savings import TokenPrice
 
@@ -51,7 +51,7 @@ def _fresh_model() -> None:
     clerk.LOST.clear()
 
 
-def evaluation(folder: Path, tasks: Path, *, budget: Budget | None = None, **settings: Any) -> Evaluation:
+def evaluation(folder: Path, tasks: Path, *, budget: EvalBudget | None = None, **settings: Any) -> Evaluation:
     given = EvalSettings(arms=arms_named(["without", "with"]), memory=READS, **settings)
     return Evaluation(TaskFile(tasks, clerk.agent), given, folder, budget)
 
@@ -83,7 +83,7 @@ def test_figures_by_hand():
 
 def test_both_arms_get_the_same_tasks_and_the_memory_saves_calls(tmp_path):
     price = TokenPrice(1.0, 10.0, cached=0.1)
-    result = evaluation(tmp_path / "out", task_file(tmp_path, 8, 3), trials=2, budget=Budget(price=price)).run()
+    result = evaluation(tmp_path / "out", task_file(tmp_path, 8, 3), trials=2, budget=EvalBudget(price=price)).run()
 
     without, with_it = result.figures
     assert (without.success, with_it.success, with_it.tasks, with_it.runs) == (1.0, 1.0, 3, 6)
@@ -132,9 +132,9 @@ def test_a_rate_limit_and_a_budget_stop_it_and_nothing_is_lost(tmp_path):
         evaluation(tmp_path / "out", tasks).run()
     assert len(clerk.CALLS) == 5
     with pytest.raises(EvalStoppedError, match="budget of 10 model calls"):
-        evaluation(tmp_path / "out", tasks, budget=Budget(max_model_calls=10)).run()
+        evaluation(tmp_path / "out", tasks, budget=EvalBudget(max_model_calls=10)).run()
     assert len(clerk.CALLS) == 10
-    result = evaluation(tmp_path / "out", tasks, budget=Budget(max_model_calls=100)).run()
+    result = evaluation(tmp_path / "out", tasks, budget=EvalBudget(max_model_calls=100)).run()
     assert [each.success for each in result.figures] == [1.0, 1.0]
     assert len(clerk.CALLS) == sum(r.usage.model_calls for r in result.records)
 

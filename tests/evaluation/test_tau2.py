@@ -15,7 +15,7 @@ from langgraph_toolmem.evaluation import EvalSettings, Evaluation, RunRecord, ar
 from langgraph_toolmem.evaluation.answers import Usage
 from langgraph_toolmem.evaluation.tau2.agent import LookUps
 from langgraph_toolmem.evaluation.tau2.source import Tau2Source, safety_of
-from langgraph_toolmem.evaluation.tau2.stub import Plan, Rates, StubModel
+from langgraph_toolmem.evaluation.tau2.stub import Rates, StubModel, StubPlan
 
 ARMS = ["without", "shadow", "with", "changes", "prefetch", "hints", "tool_search"]
 
@@ -69,7 +69,7 @@ def test_a_result_that_is_not_the_environments_is_noticed():
 def test_the_stub_reads_again_where_a_result_is_another_customers():
     task = minitau.TASKS[0].evaluation_criteria
     reads = {name for name, kind in minitau.Tools.kinds.items() if kind == "read"}
-    stub = StubModel(Plan(task.actions[2:3], ["x"], reads, set(minitau.Tools.kinds)), Rates(follow=0), seed=1)
+    stub = StubModel(StubPlan(task.actions[2:3], ["x"], reads, set(minitau.Tools.kinds)), Rates(follow=0), seed=1)
     offered = [tool.openai_schema for tool in minitau.Environment().get_tools()]
     other, own = '{"order_id": "#W1"}', '{"order_id": "#W0"}'
 

@@ -22,7 +22,7 @@ from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.offline.coldstart import (
     BOOTSTRAP,
     Bootstrap,
-    Budget,
+    BootstrapBudget,
     InventedQuery,
     Sandbox,
     drop,
@@ -116,7 +116,7 @@ def bootstrap(memory: ToolMemory, sandbox: Any, model: Any = None, **options: An
     model = ScriptedChatModel(script=[]) if model is None else model
     if not isinstance(sandbox, Sandbox):
         sandbox = Sandbox(sandbox, tools=TOOLS)
-    return Bootstrap(memory, sandbox, model, **{"budget": Budget(queries=len(REQUESTS)), **options})
+    return Bootstrap(memory, sandbox, model, **{"budget": BootstrapBudget(queries=len(REQUESTS)), **options})
 
 
 async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_path, inventor):
@@ -305,7 +305,7 @@ async def test_a_run_that_takes_too_long_is_broken_off(inventor):
             return Toy.invoke(self, state, config)
 
     toy = Slow()
-    budget = Budget(queries=2, seconds_per_run=0.8)
+    budget = BootstrapBudget(queries=2, seconds_per_run=0.8)
     with ToolMemory.ephemeral() as memory:
         made = bootstrap(memory, toy, model, budget=budget)
         done = await made.arun()

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.atoms import to_plain
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
-from langgraph_toolmem.offline.coldstart import Budget
+from langgraph_toolmem.offline.coldstart import BootstrapBudget
 from langgraph_toolmem.papers.sga_mcts import (
     Discovery,
     DiscoveryReport,
@@ -430,7 +430,7 @@ def test_calls_that_cannot_be_made_are_dropped() -> None:
 def test_the_budget_holds_and_a_later_session_continues(bound: dict[str, int], workers: int, tmp_path: Path) -> None:
     tasks = [TASK, Task("t2", "Open the safe with the Garden key.", {"key": "Cellar"})]
     model, options = ScriptedChatModel(script=script), {"settings": FAST, "workers": workers}
-    with Discovery(Rooms, tasks, model=model, budget=Budget(**bound), folder=tmp_path, **options) as discovery:
+    with Discovery(Rooms, tasks, model=model, budget=BootstrapBudget(**bound), folder=tmp_path, **options) as discovery:
         report = discovery.run()
     assert report.stopped
     assert report.done < 2

@@ -21,16 +21,16 @@ ROOT = Path(langgraph_toolmem.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 PER_1_000_LINES = {
-    "comprehensions": 38.0,
-    "conditional expressions": 25.0,
-    "lambdas": 5.5,
-    "constants": 23.0,
+    "comprehensions": 30.7,
+    "conditional expressions": 19.0,
+    "lambdas": 3.9,
+    "constants": 18.5,
 }
-LEAST_COMMENTS_PERCENT = 1.5
+LEAST_COMMENTS_PERCENT = 1.7
 MOST_COMPLEX = 15
 """A function with more branches than this is read twice."""
-MOST_COMPLEX_FUNCTIONS = 59
-MOST_SHARED_CLASS_NAMES = 25
+MOST_COMPLEX_FUNCTIONS = 39
+MOST_SHARED_CLASS_NAMES = 3
 
 COMPREHENSIONS = (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Execution, Run, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import ExecutionLog, History, Reading, ThreadKnowledge
+from langgraph_toolmem.runs.trajectory import ExecutionLog, Reading, ThreadHistory, ThreadKnowledge
 
 WORDS = ("Find the order of Ann", "Yes, please", "thanks", "Which one?", "And the one of Ben?", "hi")
 TOOLS = ("find", "note", SUMMARY_TOOL)
@@ -107,8 +107,8 @@ def test_reading_on_is_as_reading_anew() -> None:
             anew = thread.read_anew()
             ours = thread.log.read(thread.messages, thread.thread)
             assert ours == anew, seed
-            call, half = History(thread.messages), thread.dice.randrange(len(thread.messages) + 1)
-            before = History(thread.messages[:half])
+            call, half = ThreadHistory(thread.messages), thread.dice.randrange(len(thread.messages) + 1)
+            before = ThreadHistory(thread.messages[:half])
             thread.log.read(before, thread.thread)
             for history in (call, before.plus(thread.messages[half:])):
                 again = thread.log.read(history, thread.thread)

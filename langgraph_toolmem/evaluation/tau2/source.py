@@ -15,10 +15,10 @@ from langgraph_toolmem.base.errors import ConfigurationError, has_package
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.evaluation.answers import Keeper
 from langgraph_toolmem.evaluation.journal import RunRecord
-from langgraph_toolmem.evaluation.run import EvalRun, Outcome
+from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome
 from langgraph_toolmem.evaluation.tasks import EvalTask, Split
 from langgraph_toolmem.evaluation.tau2.agent import ToolMemAgent, reading_tools
-from langgraph_toolmem.evaluation.tau2.stub import Plan, Rates, StubChatModel, StubModel, StubUser
+from langgraph_toolmem.evaluation.tau2.stub import Rates, StubChatModel, StubModel, StubPlan, StubUser
 
 MAX_STEPS: Final = 200
 INSTALL: Final = (
@@ -152,7 +152,7 @@ class Tau2Source:
         """Return a digest of the tasks and of the stub's rates."""
         return digest("tau2", self._domain, repr(self._rates), *(task.id for task in self._tasks))
 
-    def play(self, run: EvalRun) -> Outcome:
+    def play(self, run: EvalRun) -> TaskOutcome:
         """Run one conversation, and judge it."""
         task = run.task.data
         environment = self._new_environment()
@@ -183,11 +183,11 @@ class Tau2Source:
         if stub is not None:
             details["hints_followed"] = stub.hints_followed
             details["changes_in_hints"] = stub.changes_in_hints
-        return Outcome(float(simulation.reward_info.reward), run.messages, details)
+        return TaskOutcome(float(simulation.reward_info.reward), run.messages, details)
 
     def _stub(self, run: EvalRun) -> StubModel:
         criteria = run.task.data.evaluation_criteria
-        plan = Plan(criteria.actions or [], criteria.communicate_info or [], self._reads, self._all)
+        plan = StubPlan(criteria.actions or [], criteria.communicate_info or [], self._reads, self._all)
         return StubModel(plan, self._rates, run.seed)
 
     def _changes(self, messages: Sequence[Any]) -> list[str]:

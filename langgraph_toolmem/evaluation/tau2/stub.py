@@ -51,7 +51,7 @@ class Rates:
 
 
 @dataclass(slots=True)
-class Plan:
+class StubPlan:
     """The task's right actions, and what is worth a read before them.
 
     Attributes:
@@ -80,7 +80,7 @@ class StubModel:
         changes_in_hints: changing tools that hints named, in past records, and the rest of the plan does not have.
     """
 
-    plan: Plan
+    plan: StubPlan
     rates: Rates
     seed: int
     on_request: Callable[[Sequence[BaseMessage]], None] = lambda _: None

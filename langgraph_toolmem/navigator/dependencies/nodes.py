@@ -12,8 +12,8 @@ from langgraph_toolmem.text.meaning import (
     PREPOSITIONS,
     READING,
     STRICT_VERBS,
+    EntityRoute,
     Port,
-    Route,
     canonical,
     inputs_of,
     outputs_of,
@@ -89,7 +89,7 @@ class ApiNode:
     seen: Mapping[str, Iterable[str]] | None
     words: frozenset[str]
     producer_prior: float
-    route: Route | None = None
+    route: EntityRoute | None = None
 
     @classmethod
     def of(cls, spec: ToolSpec, seen: Mapping[str, Iterable[str]] | None) -> ApiNode:

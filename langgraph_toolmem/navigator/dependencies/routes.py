@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.dependencies.nodes import ApiNode
-from langgraph_toolmem.text.meaning import IDENTIFIERS, PEOPLE, SECRETS, Port, Route, canonical, resource
+from langgraph_toolmem.text.meaning import IDENTIFIERS, PEOPLE, SECRETS, EntityRoute, Port, canonical, resource
 
 MAX_LISTS: Final = 8
 """Lists of the same name elsewhere in the hierarchy of paths that are looked at."""
@@ -256,7 +256,7 @@ class RouteIndex:
         return names
 
 
-def _sought(port: Port, route: Route) -> _SoughtCollection | None:
+def _sought(port: Port, route: EntityRoute) -> _SoughtCollection | None:
     collection = route.slots.get(port.path)
     if collection is not None:
         return _SoughtCollection(collection, collection, resource(collection))
@@ -265,7 +265,7 @@ def _sought(port: Port, route: Route) -> _SoughtCollection | None:
     return None
 
 
-def _may_fill_slot(link: Link, port: Port, producer: Route, consumer: Route, slot: str) -> bool:
+def _may_fill_slot(link: Link, port: Port, producer: EntityRoute, consumer: EntityRoute, slot: str) -> bool:
     """Return False for a value that a path must not take from this producer."""
     addressed = f"{slot}/{{}}"
     if producer.of_caller and not consumer.reads and consumer.path == addressed:
@@ -276,7 +276,7 @@ def _may_fill_slot(link: Link, port: Port, producer: Route, consumer: Route, slo
     return not (of_the_collection and _adds_member(port, consumer))
 
 
-def _may_be_content(port: Port, producer: Route, consumer: Route) -> bool:
+def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) -> bool:
     """Return False for content of a change that an old record of the same collection must not give."""
     # Paths end alike where the records are alike: a managed company is a company.
     if resource(producer.path)[-1:] != resource(consumer.path)[-1:]:
@@ -353,7 +353,7 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _adds_member(port: Port, consumer: Route) -> bool:
+def _adds_member(port: Port, consumer: EntityRoute) -> bool:
     """Return True if a PUT puts one thing into a collection of others: a user among the bans."""
     collection = consumer.slots[port.path]
     return consumer.path == f"{collection}/{{}}" and _is_of_another(port, resource(collection))

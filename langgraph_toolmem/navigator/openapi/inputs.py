@@ -44,7 +44,7 @@ class Input:
 
 
 @dataclass(slots=True)
-class Request:
+class RequestInputs:
     """The inputs of an operation as they are collected."""
 
     inputs: list[Input] = field(default_factory=list)
@@ -68,13 +68,13 @@ class Inputs:
             if scheme.get("name"):
                 self.keys[name] = (str(scheme.get("in")), str(scheme.get("name")))
 
-    def read(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Request:
+    def read(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> RequestInputs:
         """Return the inputs of an operation.
 
         Raises:
             RefusalError: one of them cannot be expressed.
         """
-        request = Request()
+        request = RequestInputs()
         for requirement in list_of(operation.get("security", self.root.get("security"))):
             for scheme in mapping_of(requirement):
                 if scheme in self.keys:
@@ -103,7 +103,9 @@ class Inputs:
                 parameters.append(parameter)
         return parameters
 
-    def _put_parameter(self, request: Request, parameter: Mapping[str, Any], operation: Mapping[str, Any]) -> None:
+    def _put_parameter(
+        self, request: RequestInputs, parameter: Mapping[str, Any], operation: Mapping[str, Any]
+    ) -> None:
         label, place = parameter.get("name"), parameter.get("in")
         if place == "body":  # Swagger 2.0
             schema = {"schema": mapping_of(parameter.get("schema"))}
@@ -121,7 +123,7 @@ class Inputs:
         self._put_plain(request, parameter, operation, label, str(place))
 
     def _put_plain(
-        self, request: Request, parameter: Mapping[str, Any], operation: Mapping[str, Any], label: str, place: str
+        self, request: RequestInputs, parameter: Mapping[str, Any], operation: Mapping[str, Any], label: str, place: str
     ) -> None:
         schema = self._parameter_schema(parameter)
         is_file = place == "formData" and self.schemas.is_file(schema)
@@ -176,7 +178,7 @@ class Inputs:
         forms = [media for media in self._consumed(operation) if "form" in media]
         return Body((forms[0] if forms else "application/x-www-form-urlencoded",))
 
-    def _put_content(self, request: Request, body: Mapping[str, Any]) -> None:
+    def _put_content(self, request: RequestInputs, body: Mapping[str, Any]) -> None:
         """Add the parameters of a body: its fields where it is JSON or a form, else all of it as one."""
         contents: dict[str, dict[str, Any]] = {}
         for name, value in mapping_of(body.get("content")).items():
@@ -207,7 +209,7 @@ class Inputs:
 
     def _put_json(
         self,
-        request: Request,
+        request: RequestInputs,
         body: Mapping[str, Any],
         contents: Mapping[str, Mapping[str, Any]],
         ranked: Sequence[str],

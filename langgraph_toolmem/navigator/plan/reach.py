@@ -26,7 +26,7 @@ class Reach:
     """
 
     kept: frozenset[Key]
-    needs: Mapping[str, Sequence[Wanted]]
+    needs: Mapping[str, Sequence[WantedValue]]
     open: frozenset[str]
 
     def is_circle(self, tool: str, key: Key) -> bool:
@@ -37,7 +37,7 @@ class Reach:
         return key in (value.key for value in wanted)
 
 
-class Wanted(NamedTuple):
+class WantedValue(NamedTuple):
     """A value that only a system knows, and the tools that give it."""
 
     key: Key
@@ -58,11 +58,11 @@ def reach_of(problem: PlanSearch) -> Reach:
     return Reach(frozenset(kept), needs, frozenset(open_tools))
 
 
-def _wanted_values(problem: PlanSearch) -> dict[str, list[Wanted]]:
+def _wanted_values(problem: PlanSearch) -> dict[str, list[WantedValue]]:
     """Return tool -> the values it needs that only a system knows, for the target and all tools behind it."""
     graph = problem.graph
     givers: dict[Key, tuple[str, ...]] = {}
-    needs: dict[str, list[Wanted]] = {}
+    needs: dict[str, list[WantedValue]] = {}
     waiting = [problem.target]
     while waiting:
         tool = waiting.pop()
@@ -76,11 +76,11 @@ def _wanted_values(problem: PlanSearch) -> dict[str, list[Wanted]]:
             if key not in givers:
                 givers[key] = tuple(giver.origin for giver in problem.producers.of(port))
                 waiting += givers[key]
-            needs[tool].append(Wanted(key, givers[key]))
+            needs[tool].append(WantedValue(key, givers[key]))
     return needs
 
 
-def _forward(needs: dict[str, list[Wanted]], kept: Iterable[Key]) -> tuple[set[str], set[Key]]:
+def _forward(needs: dict[str, list[WantedValue]], kept: Iterable[Key]) -> tuple[set[str], set[Key]]:
     """Return the tools that can be called and the values that can be had, from what is kept onward."""
     tools: set[str] = set()
     available: set[Key] = set(kept)
@@ -97,7 +97,7 @@ def _forward(needs: dict[str, list[Wanted]], kept: Iterable[Key]) -> tuple[set[s
     return tools, available
 
 
-def _circles(needs: dict[str, list[Wanted]], available: set[Key]) -> set[Key]:
+def _circles(needs: dict[str, list[WantedValue]], available: set[Key]) -> set[Key]:
     """Return the values that cannot be had and that a tool gives which lacks this value alone."""
     circles: set[Key] = set()
     for wanted in needs.values():
@@ -110,5 +110,5 @@ def _circles(needs: dict[str, list[Wanted]], available: set[Key]) -> set[Key]:
     return circles
 
 
-def _keys(wanted: Iterable[Wanted]) -> set[Key]:
+def _keys(wanted: Iterable[WantedValue]) -> set[Key]:
     return {value.key for value in wanted}

@@ -149,7 +149,7 @@ def dot(weights: Floats, values: Floats) -> Floats:
     return found
 
 
-class Request(NamedTuple):
+class SearchRequest(NamedTuple):
     """A request as it is searched; P pieces.
 
     Attributes:
@@ -187,7 +187,7 @@ class Request(NamedTuple):
         return found
 
 
-def read(query: str) -> Request | None:
+def read(query: str) -> SearchRequest | None:
     """Return a request without the pieces that ask for nothing; None if nothing is left."""
     query = query[:MAX_REQUEST_CHARS]
     if not telling_stems(query) or is_small_talk(query, STOP_WORDS):
@@ -201,7 +201,7 @@ def read(query: str) -> Request | None:
     inside = [tuple(numbers[text] for text in split_clauses(each).clauses if text in numbers) for each in sentences]
     words = (telling_stems(query), *sentences.values(), *clauses.values())
     wanted = tuple(wanted_by(query, clauses))
-    return Request(words, tuple(clauses), (whole, *(part or whole for part in inside)), wanted)
+    return SearchRequest(words, tuple(clauses), (whole, *(part or whole for part in inside)), wanted)
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
@@ -380,7 +380,7 @@ class ToolSearcher:
         found[[self._numbers[name] for name in names if name in self._numbers]] = True
         return found
 
-    def _ranked(self, request: Request, cosines: Floats | None) -> Ranking:
+    def _ranked(self, request: SearchRequest, cosines: Floats | None) -> Ranking:
         if self._arrays is None:
             self._arrays = _Arrays(self._names, self._kit_of, self._text, self._parts)
         arrays, text = self._arrays, self._text
@@ -428,7 +428,7 @@ class ToolSearcher:
             fits &= texts[0] + described + kits[of] > 0
         return Ranking(scores, clauses, fits, odds)
 
-    def _agreement(self, request: Request, near: Floats) -> Floats:
+    def _agreement(self, request: SearchRequest, near: Floats) -> Floats:
         """Return (N,): what the effect of each tool adds to its score, by the clause nearest to it.
 
         Args:
@@ -450,7 +450,7 @@ class ToolSearcher:
 
     # --- meaning ---
 
-    def _cosines(self, request: Request) -> Floats | None:
+    def _cosines(self, request: SearchRequest) -> Floats | None:
         """Return (P, N) cosines of pieces and tools; None without an embedder, and where it failed."""
         if self._embedder is None:
             return None

@@ -50,7 +50,15 @@ from langgraph_toolmem.atoms.extract import Extractor, habits_of
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.entries.entry import entry_of
-from langgraph_toolmem.offline.coldstart import FAILURES, Budget, RefusedError, Spending, in_thread, judge, said
+from langgraph_toolmem.offline.coldstart import (
+    FAILURES,
+    BootstrapBudget,
+    RefusedError,
+    Spending,
+    in_thread,
+    judge,
+    said,
+)
 from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
 from langgraph_toolmem.papers.sga_mcts.search import (
     Goal,
@@ -65,8 +73,8 @@ from langgraph_toolmem.papers.sga_mcts.world import (
     Cursor,
     Environment,
     EnvironmentCall,
-    Observation,
     Task,
+    ToolObservation,
     ToolsEnvironment,
     Transition,
 )
@@ -86,12 +94,12 @@ __all__ = [
     "Environment",
     "EnvironmentCall",
     "Goal",
-    "Observation",
     "Policy",
     "Proposal",
     "SearchSettings",
     "State",
     "Task",
+    "ToolObservation",
     "ToolsEnvironment",
     "Transition",
 ]
@@ -105,7 +113,7 @@ SOLVED: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSolution:
     """The outcome of the search of one task.
 
     Attributes:
@@ -129,7 +137,7 @@ class Found:
     diverged: int = 0
 
 
-_found_of: Final = TypeAdapter(Found).validate_python
+_found_of: Final = TypeAdapter(FoundSolution).validate_python
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,7 @@ class Discovery:
         policy: Policy | None = None,
         judge: BaseChatModel | None = None,
         settings: SearchSettings | None = None,
-        budget: Budget | None = None,
+        budget: BootstrapBudget | None = None,
         seed: int = 0,
         workers: int = 1,
         folder: Path | None = None,
@@ -214,7 +222,7 @@ class Discovery:
         self.tasks = list(tasks)
         self.settings = settings or SearchSettings()
         self._make, self._model, self._policy, self._judge = environment, model, policy, judge
-        self._spending = Spending(budget or Budget(), "discovery")
+        self._spending = Spending(budget or BootstrapBudget(), "discovery")
         self._seed, self._workers = seed, workers
         self._free = [self._environment()]
         self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
@@ -275,7 +283,7 @@ class Discovery:
         finally:
             self._stop.set()
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[FoundSolution]:
         """Return the outcomes of the tasks that are done, in the tasks' order."""
         outcomes = []
         for task in self.tasks:
@@ -361,7 +369,7 @@ class Discovery:
                 self._in_a_row = 0
                 self._keep(task, found)
 
-    def _search_in_free_environment(self, task: Task) -> Found:
+    def _search_in_free_environment(self, task: Task) -> FoundSolution:
         environment = self._take_environment()
         try:
             return self._search(task, environment)
@@ -387,7 +395,7 @@ class Discovery:
                 f"{FAILURES} searches in a row failed, the last one with {reason}. What was done is kept."
             ) from error
 
-    def _search(self, task: Task, environment: Environment) -> Found:
+    def _search(self, task: Task, environment: Environment) -> FoundSolution:
         cursor = Cursor(environment, task, self._reads)
         cursor.go(())
         stepwise = cursor.success() is not None
@@ -409,7 +417,7 @@ class Discovery:
             rng=random.Random(f"{self._seed}-{task.id}"),
         )
         outcome = search.run(self._stop.is_set)
-        return Found(
+        return FoundSolution(
             task.id,
             task.request,
             outcome.path,
@@ -444,7 +452,7 @@ class Discovery:
         models = [_name_of(self._model), _name_of(self._judge)]
         return digest("discovery", self._seed, repr(self.settings), policy, *models, *tools)
 
-    def _load(self) -> dict[str, Found]:
+    def _load(self) -> dict[str, FoundSolution]:
         if self._file is None:
             return {}
         try:
@@ -454,7 +462,7 @@ class Discovery:
             return {}
         except OSError as error:
             raise StorageError(f"{self._file} cannot be read: {error}") from error
-        found: dict[str, Found] = {}
+        found: dict[str, FoundSolution] = {}
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):  # a kill cut the line short
                 kept = json.loads(line)
@@ -462,7 +470,7 @@ class Discovery:
                     found[kept["key"]] = _found_of(kept["found"])
         return found
 
-    def _keep(self, task: Task, found: Found) -> None:
+    def _keep(self, task: Task, found: FoundSolution) -> None:
         line = json.dumps({"scope": self._scope, "key": _key(task), "found": asdict(found)}, default=str)
         self._found[_key(task)] = _found_of(json.loads(line)["found"])
         if self._file is None:

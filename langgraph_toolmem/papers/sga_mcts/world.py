@@ -51,7 +51,7 @@ class EnvironmentCall:
 
 
 @dataclass(frozen=True)
-class Observation:
+class ToolObservation:
     """The answer to a call.
 
     Attributes:
@@ -68,7 +68,7 @@ class Transition:
     """A call with its answer."""
 
     call: EnvironmentCall
-    observation: Observation
+    observation: ToolObservation
 
 
 Path: TypeAlias = "tuple[Transition, ...]"
@@ -87,7 +87,7 @@ class Environment(Protocol):
         """Return the world to where the task begins."""
         ...
 
-    def step(self, call: EnvironmentCall) -> Observation:
+    def step(self, call: EnvironmentCall) -> ToolObservation:
         """Execute a call. Return a call that fails as ``Observation(reason, ok=False)``."""
         ...
 
@@ -155,7 +155,7 @@ class Cursor:
         """
         return score_of("success()", self.environment.success())
 
-    def _step(self, call: EnvironmentCall) -> Observation:
+    def _step(self, call: EnvironmentCall) -> ToolObservation:
         try:
             observation: Any = self.environment.step(call)
         except ToolMemoryError:
@@ -164,13 +164,13 @@ class Cursor:
             self._at = None
             raise ToolMemoryError(
                 f"step() raised {type(error).__name__} on a call of {call.tool} ({error}). It must return a failed "
-                "call as Observation(reason, ok=False)."
+                "call as ToolObservation(reason, ok=False)."
             ) from error
-        if not isinstance(observation, Observation):
+        if not isinstance(observation, ToolObservation):
             raise ConfigurationError(
-                f"step() of an environment must return an Observation, got {type(observation).__name__}."
+                f"step() of an environment must return an ToolObservation, got {type(observation).__name__}."
             )
-        return Observation(_as_json(observation.output), observation.ok)
+        return ToolObservation(_as_json(observation.output), observation.ok)
 
 
 def _as_json(output: Any) -> Any:
@@ -220,11 +220,11 @@ class ToolsEnvironment:
         self._task = task
         self._result(self._reset(task))
 
-    def step(self, call: EnvironmentCall) -> Observation:
+    def step(self, call: EnvironmentCall) -> ToolObservation:
         """See `Environment`. A tool that raises, or refuses its arguments, has failed."""
         tool = self._tools.get(call.tool)
         if tool is None:
-            return Observation(f"Error: there is no tool {call.tool!r}.", ok=False)
+            return ToolObservation(f"Error: there is no tool {call.tool!r}.", ok=False)
         request = {"type": "tool_call", "id": "call", "name": call.tool, "args": dict(call.args)}
         try:
             if isinstance(tool, StructuredTool) and tool.func is None:  # it is async alone
@@ -232,11 +232,11 @@ class ToolsEnvironment:
             else:
                 answer = tool.invoke(request)
         except Exception as error:  # noqa: BLE001 - tools are the user's; what they raise is an observation
-            return Observation(f"Error: {type(error).__name__}: {error}", ok=False)
+            return ToolObservation(f"Error: {type(error).__name__}: {error}", ok=False)
         if not isinstance(answer, ToolMessage):
-            return Observation(answer)
+            return ToolObservation(answer)
         ok = status_of(answer.content, error=answer.status == "error") == "ok"
-        return Observation(output_of(answer.content), ok=ok)
+        return ToolObservation(output_of(answer.content), ok=ok)
 
     def success(self) -> bool | float | None:
         """See `Environment`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from langgraph_toolmem.runs.logs.observed import Observation, history_of, read_observations
+from langgraph_toolmem.runs.logs.observed import ObservedSpan, history_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields
 
@@ -22,7 +22,7 @@ def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     yield from read_observations(_observation(line, span, groups) for line, span in spans.values())
 
 
-def _observation(line: int, span: Fields, groups: Fields) -> Observation:
+def _observation(line: int, span: Fields, groups: Fields) -> ObservedSpan:
     trace = str(span.get("trace_id"))
     data = span.get("span_data") or {}
     kind = str(data.get("type"))
@@ -32,7 +32,7 @@ def _observation(line: int, span: Fields, groups: Fields) -> Observation:
     history: list[Any] = []
     if kind in ("generation", "response"):
         history = history_of(data.get("input"), answer)
-    return Observation(
+    return ObservedSpan(
         line=line,
         trace=trace,
         start=str(span.get("started_at") or ""),

@@ -18,7 +18,7 @@ def _read_message(message: Fields, transcript: Transcript) -> None:
     if kind in ("ToolCallSummaryMessage", "ThoughtEvent", "ModelClientStreamingChunkEvent", "MemoryQueryEvent"):
         transcript.leave_out(f"{kind!r} messages")
         return
-    parts = _Parts.of(content)
+    parts = _MessageParts.of(content)
     if parts.calls or kind != "AssistantMessage":
         transcript.end_answer()
     for called in parts.calls:
@@ -35,7 +35,7 @@ def _read_message(message: Fields, transcript: Transcript) -> None:
 
 
 @dataclass(slots=True)
-class _Parts:
+class _MessageParts:
     """Parts of a message's content by their kind."""
 
     calls: list[Fields]
@@ -43,7 +43,7 @@ class _Parts:
     texts: list[Any]
 
     @classmethod
-    def of(cls, content: Any) -> _Parts:
+    def of(cls, content: Any) -> _MessageParts:
         parts = content if isinstance(content, list) else [content]
         objects = dicts(content)
         return cls(

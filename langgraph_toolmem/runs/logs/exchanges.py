@@ -8,7 +8,7 @@ from typing import Any, Final
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.observed import history_of
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, decoded, first_of, latest_snapshots
+from langgraph_toolmem.runs.logs.transcript import Fields, TranscriptSnapshot, decoded, first_of, latest_snapshots
 
 
 def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
@@ -26,7 +26,7 @@ def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
             "thread_id": first_of(record, "thread_id", "session_id", "conversation_id"),
             "user_id": first_of(record, "user_id", "user"),
         }
-        snapshots.append(Snapshot(line, facts, transcribe(history)))
+        snapshots.append(TranscriptSnapshot(line, facts, transcribe(history)))
     yield from latest_snapshots(snapshots)
 
 

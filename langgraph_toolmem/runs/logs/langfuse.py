@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from langgraph_toolmem.runs.logs.observed import Observation, history_of, read_observations
+from langgraph_toolmem.runs.logs.observed import ObservedSpan, history_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of
 
@@ -14,7 +14,7 @@ def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     yield from read_observations(_observations(records))
 
 
-def _observations(records: list[Value]) -> Iterator[Observation]:
+def _observations(records: list[Value]) -> Iterator[ObservedSpan]:
     for line, record in objects_of(records):
         trace = record["trace"] if isinstance(record.get("trace"), dict) else record
         steps = record.get("observations", trace.get("observations"))
@@ -30,12 +30,12 @@ def _observations(records: list[Value]) -> Iterator[Observation]:
             yield _observation(line, step, facts)
 
 
-def _observation(line: int, step: Fields, facts: Fields) -> Observation:
+def _observation(line: int, step: Fields, facts: Fields) -> ObservedSpan:
     kind = str(step.get("type"))
     history: list[Any] = []
     if kind == "GENERATION":
         history = history_of(step.get("input"), step.get("output"))
-    return Observation(
+    return ObservedSpan(
         line=line,
         trace=str(first_of(step, "traceId", "trace_id") or facts.get("thread_id") or line),
         start=str(first_of(step, "startTime", "start_time") or ""),

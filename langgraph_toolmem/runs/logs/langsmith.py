@@ -10,7 +10,7 @@ from typing import Any, Final
 from langgraph_toolmem.runs.logs.chat import message_of_pair
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, first_of, latest_snapshots
+from langgraph_toolmem.runs.logs.transcript import Fields, TranscriptSnapshot, first_of, latest_snapshots
 
 
 def _read_runs(records: list[Value]) -> Iterator[tuple[int, Fields]]:
@@ -46,7 +46,7 @@ def _read_trace(trace: _Trace) -> Iterator[tuple[int, Fields]]:
         "user_id": metadata.get("user_id"),
         "success": _success(roots),
     }
-    snapshots = [Snapshot(trace.line, facts, transcribe(history)) for history in _histories(trace, roots)]
+    snapshots = [TranscriptSnapshot(trace.line, facts, transcribe(history)) for history in _histories(trace, roots)]
     yield from latest_snapshots(snapshots)
 
 

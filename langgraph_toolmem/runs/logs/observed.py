@@ -12,8 +12,8 @@ from typing import Any
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.transcript import (
     Fields,
-    Snapshot,
     Transcript,
+    TranscriptSnapshot,
     arguments_of,
     decoded,
     function_of,
@@ -23,7 +23,7 @@ from langgraph_toolmem.runs.logs.transcript import (
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class ObservedSpan:
     """One observed step of an agent.
 
     Attributes:
@@ -55,7 +55,7 @@ class Observation:
     facts: Fields = field(default_factory=dict)
 
 
-def read_observations(observations: Iterable[Observation]) -> Iterator[tuple[int, Fields]]:
+def read_observations(observations: Iterable[ObservedSpan]) -> Iterator[tuple[int, Fields]]:
     """Yield the conversations of observations.
 
     The histories of model calls are used where they have calls: they say which calls belong to one answer. Otherwise
@@ -69,40 +69,40 @@ def read_observations(observations: Iterable[Observation]) -> Iterator[tuple[int
             yield line, fields
 
 
-def _by_thread(observations: Iterable[Observation]) -> dict[str, list[Observation]]:
+def _by_thread(observations: Iterable[ObservedSpan]) -> dict[str, list[ObservedSpan]]:
     """Group steps by conversation: all steps of a trace belong to the thread that one of them names."""
-    traces: defaultdict[str, list[Observation]] = defaultdict(list)
+    traces: defaultdict[str, list[ObservedSpan]] = defaultdict(list)
     named: dict[str, str] = {}
     for step in observations:
         traces[step.trace].append(step)
         if step.facts.get("thread_id"):
             named.setdefault(step.trace, str(step.facts["thread_id"]))
-    threads: defaultdict[str, list[Observation]] = defaultdict(list)
+    threads: defaultdict[str, list[ObservedSpan]] = defaultdict(list)
     for trace, steps in traces.items():
         threads[named.get(trace, trace)].extend(steps)
     return threads
 
 
-def _snapshots(thread: str, steps: Sequence[Observation]) -> list[Snapshot]:
+def _snapshots(thread: str, steps: Sequence[ObservedSpan]) -> list[TranscriptSnapshot]:
     facts: Fields = {"thread_id": thread}
     for step in steps:
         for key, value in step.facts.items():
             if value is not None and value != "":
                 facts[key] = value
-    snapshots = [Snapshot(step.line, facts, transcribe(step.history)) for step in steps if step.history]
+    snapshots = [TranscriptSnapshot(step.line, facts, transcribe(step.history)) for step in steps if step.history]
     has_messages = any(snapshot.transcript.messages for snapshot in snapshots)
     has_calls = any(_has_calls(snapshot.transcript) for snapshot in snapshots)
     has_tools = any(step.tool for step in steps)
     if not has_messages or (has_tools and not has_calls):
-        return [Snapshot(steps[0].line, facts, _tools_alone(steps))]
+        return [TranscriptSnapshot(steps[0].line, facts, _tools_alone(steps))]
     return snapshots
 
 
 class _Executed:
     """Results of executed tools, for calls whose result no model's call has (the instrumentation leaves them out)."""
 
-    def __init__(self, steps: Iterable[Observation]) -> None:
-        self._results: dict[str, deque[Observation]] = {}
+    def __init__(self, steps: Iterable[ObservedSpan]) -> None:
+        self._results: dict[str, deque[ObservedSpan]] = {}
         for step in steps:
             if step.tool and step.result is not None:
                 for key in (str(step.call_id), _signature(step.tool, step.arguments)):
@@ -147,7 +147,7 @@ def _has_calls(transcript: Transcript) -> bool:
     return any(message.get("tool_calls") for message in transcript.messages)
 
 
-def _tools_alone(steps: Sequence[Observation]) -> Transcript:
+def _tools_alone(steps: Sequence[ObservedSpan]) -> Transcript:
     """Return a conversation of executed tools, between the input and the output of the agent that executed them."""
     asked, answered = _frame_of(steps)
     transcript = transcribe(asked)
@@ -162,7 +162,7 @@ def _tools_alone(steps: Sequence[Observation]) -> Transcript:
     return transcript
 
 
-def _frame_of(steps: Sequence[Observation]) -> tuple[list[Any], list[Any]]:
+def _frame_of(steps: Sequence[ObservedSpan]) -> tuple[list[Any], list[Any]]:
     """Return the messages of the user and the others, of the step that has the most."""
     frame: list[Any] = []
     for step in steps:
@@ -177,7 +177,7 @@ def _frame_of(steps: Sequence[Observation]) -> tuple[list[Any], list[Any]]:
     return asked, answered
 
 
-def _add_executed(step: Observation, transcript: Transcript) -> None:
+def _add_executed(step: ObservedSpan, transcript: Transcript) -> None:
     if step.arguments is None:
         transcript.leave_out("calls without arguments in the log")
         return

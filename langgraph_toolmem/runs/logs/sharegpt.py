@@ -10,7 +10,13 @@ from typing import Final
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, Transcript, arguments_of, latest_snapshots
+from langgraph_toolmem.runs.logs.transcript import (
+    Fields,
+    Transcript,
+    TranscriptSnapshot,
+    arguments_of,
+    latest_snapshots,
+)
 
 _ACTION: Final = re.compile(
     r"\s*(?:Thought:(?P<thought>.*?))?Action:(?P<tool>[^\n]{0,200})\n\s*Action Input:", re.DOTALL
@@ -62,7 +68,7 @@ def _read_answers(records: list[Value]) -> Iterator[tuple[int, Fields]]:
         snapshots = []
         for history in answer.get("train_messages") or ():
             facts = {"thread_id": thread, "task": answer.get("query"), "success": record.get("win")}
-            snapshots.append(Snapshot(line, facts, transcribe(history)))
+            snapshots.append(TranscriptSnapshot(line, facts, transcribe(history)))
         yield from latest_snapshots(snapshots)
 
 

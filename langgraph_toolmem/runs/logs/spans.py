@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from langgraph_toolmem.runs.logs.observed import Observation, messages_of, read_observations
+from langgraph_toolmem.runs.logs.observed import ObservedSpan, messages_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, is_text, joined_text
 
@@ -54,7 +54,7 @@ def _log_records(record: Fields) -> Iterator[Fields]:
             yield from dicts(scope.get("logRecords"))
 
 
-def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> Observation:
+def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> ObservedSpan:
     context = span.get("context") or {}
     trace = first_of(span, "traceId", "traceID", "trace_id") or context.get("trace_id") or line
     span_id = first_of(span, "spanId", "spanID", "span_id") or context.get("span_id")
@@ -67,7 +67,7 @@ def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> Ob
     if operation is not None and operation not in ("chat", "generate_content", "text_completion"):
         # the span of a whole agent repeats the first and the last message of its model calls
         history, frame = [], history
-    return Observation(
+    return ObservedSpan(
         line=line,
         trace=str(trace),
         start=str(first_of(span, "startTimeUnixNano", "start_time", "startTime") or ""),

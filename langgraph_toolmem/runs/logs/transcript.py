@@ -188,7 +188,7 @@ def decoded(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TranscriptSnapshot:
     """A conversation at one moment, as a log of model calls has it: its line, its id and other facts, its messages."""
 
     line: int
@@ -196,14 +196,14 @@ class Snapshot:
     transcript: Transcript
 
 
-def latest_snapshots(snapshots: Sequence[Snapshot]) -> Iterator[tuple[int, Fields]]:
+def latest_snapshots(snapshots: Sequence[TranscriptSnapshot]) -> Iterator[tuple[int, Fields]]:
     """Yield runs of one thread in order, without the histories with which a later one begins.
 
     Each call of a model is logged with the whole history before it. Agents may take turns in one thread, so a history
     is compared with all later ones. System messages differ between calls (the date) and are not compared.
     """
     covered: set[str] = set()
-    kept: list[Snapshot] = []
+    kept: list[TranscriptSnapshot] = []
     for snapshot in reversed(snapshots):
         positions = _positions(snapshot.transcript.messages)
         if positions and positions[-1] not in covered:

@@ -26,7 +26,7 @@ from langgraph_toolmem.atoms.atoms import (
 )
 from langgraph_toolmem.atoms.extract import Extractor, sparse
 from langgraph_toolmem.atoms.keeping import MAX_SUPPORTS, AtomKind, StoredAtom, Support
-from langgraph_toolmem.atoms.retrieve import EPSILON, LEAST_ALIKE, AtomHit, Question, Resolver, ranked, to_goal
+from langgraph_toolmem.atoms.retrieve import EPSILON, LEAST_ALIKE, AtomHit, AtomQuestion, Resolver, ranked, to_goal
 from langgraph_toolmem.atoms.slots import Known
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.runs.tools import read_tools
@@ -58,7 +58,7 @@ def known(*types: str, **values: Any) -> Known:
 
 
 def asked(atoms: Any, goal: str, k: Known | None = None, state: str = NOTHING, **how: Any) -> list[AtomHit]:
-    return ranked([(each, to_goal(goal, each)) for each in atoms], Question(state, (goal,), k or Known()), **how)
+    return ranked([(each, to_goal(goal, each)) for each in atoms], AtomQuestion(state, (goal,), k or Known()), **how)
 
 
 # --- as values ---

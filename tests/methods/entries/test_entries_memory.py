@@ -28,7 +28,7 @@ from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recall import SAME_WORDS, RecalledEntry
-from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.offline.coldstart import Bootstrap, BootstrapBudget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.indexed import IndexedVectors
 
@@ -335,7 +335,7 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
         with OpenAIStubServer(reply) as server:
             model = make_chat_model(server, max_retries=0)
             sandbox = Sandbox(Agent(), [h.schema("a", "of")])
-            options: Any = {"judge": model, "budget": Budget(queries=1), "user_id": "zeb"}
+            options: Any = {"judge": model, "budget": BootstrapBudget(queries=1), "user_id": "zeb"}
             done = Bootstrap(memory, sandbox, model, **options).run()
             assert done.stopped == "a user was forgotten meanwhile"
         assert memory.entries.recall("Please write a letter", user_id="zeb") == []
