@@ -210,7 +210,6 @@ class PrefetchTally:
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
         asked_to_read = [name for name, _ in asked if reads(name)]
         self.reads += len(asked_to_read)
-        # A call that writes is made after all look-ups that the turn asks for, and may change their results.
         can_serve = tool <= settings.timeout and len(asked_to_read) == len(asked)
         prefetched = []
         served = 0
