@@ -23,6 +23,7 @@ from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.threads import StepBudget, step
 from langgraph_toolmem.core.costs import Costs
+from langgraph_toolmem.turn.host import env_mode
 
 R = TypeVar("R")
 C = TypeVar("C")
@@ -283,7 +284,12 @@ def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Ge
 
 @contextmanager
 def _at_work(budget: StepBudget, costs: Costs | None) -> Iterator[None]:
-    """Run a part of a body: its waits share a budget, and its processor time is counted."""
+    """Run a part of a body: its waits share a budget, and its processor time is counted.
+
+    A memory that is switched off (``TOOLMEM=off``) writes nothing, so it counts nothing.
+    """
+    if env_mode() == "off":
+        costs = None
     with step(budget), nullcontext() if costs is None else costs.working():
         yield
 
