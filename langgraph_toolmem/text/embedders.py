@@ -115,6 +115,8 @@ class Embedder:
 
     def of(self, texts: Mapping[str, str]) -> dict[str, list[float]]:
         """Return the vector of each text by name. Raises as `embed_documents`."""
+        if not texts:
+            return {}
         vectors = self.embed_documents(list(texts.values()))
         return dict(zip(texts, vectors, strict=True))
 
