@@ -31,11 +31,11 @@ from langgraph_toolmem.papers.sga_mcts import (
     Environment,
     EnvironmentCall,
     Goal,
-    Observation,
     Proposal,
     SearchSettings,
     State,
     Task,
+    ToolObservation,
     ToolsEnvironment,
     Transition,
 )
@@ -78,20 +78,20 @@ class Rooms:
         self.log.append("reset")
         self.opened, self.lit, self.wanted = [], set(), KEYS[task.data["key"]]
 
-    def step(self, call: EnvironmentCall) -> Observation:
+    def step(self, call: EnvironmentCall) -> ToolObservation:
         self.log.append(call.tool)
         if call.tool == "find_key":
             key = KEYS.get(str(call.args["name"]))
-            return Observation({"keys": [{"id": key, "name": call.args["name"]}] if key else []})
+            return ToolObservation({"keys": [{"id": key, "name": call.args["name"]}] if key else []})
         if call.tool == "open_safe":
             if call.args["key_id"] not in KEYS.values():
-                return Observation("Error: no such key.", ok=False)
+                return ToolObservation("Error: no such key.", ok=False)
             self.opened.append(str(call.args["key_id"]))
-            return Observation({"safe": "open"})
+            return ToolObservation({"safe": "open"})
         if call.tool == "light_lamp":
             self.lit ^= {str(call.args["lamp_id"])}
-            return Observation({"lamp": sorted(self.lit)})
-        return Observation("Error: the bell is broken.", ok=False)
+            return ToolObservation({"lamp": sorted(self.lit)})
+        return ToolObservation("Error: the bell is broken.", ok=False)
 
     def success(self) -> bool | None:
         return self.opened == [self.wanted] and not self.lit
@@ -177,7 +177,7 @@ def test_sync_and_async_tools_are_executed() -> None:
     assert isinstance(world, Environment)
     world.reset(MARBLES)
     assert world.step(EnvironmentCall("put", {"count": 2})).output == {"marbles": 2}
-    assert [world.step(EnvironmentCall("look", {})) for _ in range(2)] == [Observation({"marbles": 2})] * 2
+    assert [world.step(EnvironmentCall("look", {})) for _ in range(2)] == [ToolObservation({"marbles": 2})] * 2
     assert jar.loops[0] is jar.loops[1]  # connections belong to a loop
     assert world.success() is False
     world.step(EnvironmentCall("put", {"count": 1}))
@@ -231,8 +231,8 @@ def test_answers_become_json_values() -> None:
     answers: list[Any] = [{"key": Key(id="k"), "at": datetime.date(2026, 3, 1), "raw": b"x", "odd": math.nan}, ring]
 
     class Odd(Rooms):
-        def step(self, call: EnvironmentCall) -> Observation:
-            return Observation(answers.pop(0))
+        def step(self, call: EnvironmentCall) -> ToolObservation:
+            return ToolObservation(answers.pop(0))
 
     cursor = Cursor(Odd(), TASK)
     cursor.go(())
@@ -294,8 +294,8 @@ def test_the_shortest_path_wins_though_the_policy_prefers_others() -> None:
 
 def test_states_are_equal_by_what_is_known_and_what_was_changed() -> None:
     state = State(TASK, goal=Goal("x"))
-    on, off = (Transition(EnvironmentCall("set", {"to": to}), Observation("ok")) for to in ("on", "off"))
-    ann, bob = (Transition(EnvironmentCall("find", {"q": q}), Observation({"id": q})) for q in ("ann", "bob"))
+    on, off = (Transition(EnvironmentCall("set", {"to": to}), ToolObservation("ok")) for to in ("on", "off"))
+    ann, bob = (Transition(EnvironmentCall("find", {"q": q}), ToolObservation({"id": q})) for q in ("ann", "bob"))
     changed = state.after(on, reads=False)
     assert changed.after(off, reads=False).key != state.after(off, reads=False).after(on, reads=False).key
     known = state.after(ann, reads=True)
@@ -417,7 +417,7 @@ def test_calls_that_cannot_be_made_are_dropped() -> None:
     policy = ModelPolicy(ScriptedChatModel(script=script), SPECS, dict)  # type: ignore[arg-type]
     state = State(TASK, goal=Goal("open it"))
     output = {"keys": [{"id": KEYS["Cellar"], "name": "x"}]}
-    known = Transition(EnvironmentCall("find_key", {"name": "Cellar"}), Observation(output))
+    known = Transition(EnvironmentCall("find_key", {"name": "Cellar"}), ToolObservation(output))
     proposals = policy.propose(state.after(known, reads=True))
     assert [(each.call and each.call.key) for each in proposals] == [("open_safe", '{"key_id":"key_22"}')]
     plan = policy.plan(State(TASK))
@@ -536,7 +536,7 @@ def test_arguments_that_cannot_work_are_rejected() -> None:
         (lambda: searched(Rooms, [TASK, TASK]), "same id"),
         (lambda: searched(lambda: object()), "An environment needs tools"),
         (lambda: searched(Empty), "no tools"),
-        (lambda: searched(Raw).run(), "must return an Observation, got dict"),
+        (lambda: searched(Raw).run(), "must return an ToolObservation, got dict"),
         (lambda: searched(Undecided).run(), "whether a task is done"),
     ]:
         with pytest.raises(ConfigurationError, match=match):

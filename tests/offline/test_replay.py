@@ -86,7 +86,7 @@ def test_nothing_to_replay():
     assert json.loads(json.dumps(report.to_dict()))["chains"] == []
     with ToolMemory.ephemeral(methods=[Inertia()]) as memory:
         empty = memory.report()
-    assert (empty.turns, empty.precision, empty.tokens_saved, empty.tools) == (0, None, None, {})
+    assert (empty.turns, empty.precision, empty.saved.calls, empty.tools) == (0, None, 0, {})
     assert json.loads(json.dumps(empty.to_dict()))["sections"]["inertia"]["unskipped"] == []
 
 
