@@ -14,7 +14,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun
-from langgraph_toolmem.core.open_inputs import AskedAgents, OpenInputs
+from langgraph_toolmem.core.open_inputs import AskedAgents, LearnedAnswers, OpenInputs
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
@@ -46,7 +46,8 @@ class Lifecycle:
         self._core, self._folds = core, folds
         self.inputs = OpenInputs()
         self.asked = AskedAgents()
-        core.episodes.at_forgetting.append(self.inputs.forget)
+        self._answers = LearnedAnswers()
+        core.episodes.at_forgetting += [self.inputs.forget, self._answers.forget]
         if not core.read_only:
             core.jobs.handle(VERDICT, self._take_verdicts)
 
@@ -258,8 +259,10 @@ class Lifecycle:
                     learned = LearnedTurn(state, event, name, thread, who, specs, hour, options, scratch)
                     learned.thread_id = run.thread_id or ""
                     if not core.graph.has_seen(key):
-                        state.seen = self.inputs.take(event.key) or otherwise
-                        new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
+                        if not self._answers.has_elsewhere(event):
+                            self._answers.note(event)
+                            state.seen = self.inputs.take(event.key) or otherwise
+                            new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
                         core.apply(None, again, user=user.digest, run=learned.run)
                 state.push(event)

@@ -1,4 +1,4 @@
-"""The inputs of model calls that have begun, until what the model did is learned."""
+"""Facts about model turns that are kept in RAM: their inputs until they are learned, and the places of answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from langgraph_toolmem.runs.run import Turn, UserMessage
 
 MAX_INPUTS: Final = 512
 MAX_AGENTS: Final = 4096
+MAX_ANSWERS: Final = 4096
 MAX_CHARS: Final = 8_000_000
 """Characters of prompts that are kept: 4,096 prompts of 88 kB took 725 MB."""
 
@@ -53,6 +54,36 @@ class OpenInputs:
         seen = self._kept.pop(turn, None)
         if seen is not None:
             self._chars -= seen.chars
+
+
+class LearnedAnswers:
+    """The places at which answers in words were learned, by the answers' identities. The oldest leave at a bound.
+
+    The same answer may be in two histories of a thread: a supervisor's graph keeps only the last message of an agent's
+    run, so there the answer follows the handoff, without the agent's calls. It was given after them.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+        self._lock = threads.lock()
+
+    def note(self, turn: Turn) -> None:
+        """Keep the place of a turn that is learned, if it is an answer in words."""
+        if not turn.answer:
+            return
+        with self._lock:
+            self._places[turn.answer] = turn.key
+            if len(self._places) > MAX_ANSWERS:
+                del self._places[next(iter(self._places))]
+
+    def has_elsewhere(self, turn: Turn) -> bool:
+        """Return True if the answer of a turn was learned at another place."""
+        return self._places.get(turn.answer, turn.key) != turn.key
+
+    def forget(self) -> None:
+        """Forget all of it."""
+        with self._lock:
+            self._places.clear()
 
 
 class AskedAgents:

@@ -259,7 +259,7 @@ class Inertia(Method):
             specs, names = core.catalogue.recorded(tools), core.catalogue.records(tools)
             core.lifecycle.asked.note(run.next_key, names)
             decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=specs, names=names)
-            by_context = decision.proposal is not None and tool_of(decision.proposal.tool) in lookups
+            by_context = _is_for_context(decision, lookups)
             if forbidden is not None:
                 decision = decision.held(forbidden)
             elif by_context:
@@ -537,6 +537,17 @@ class Inertia(Method):
             unknown = self.core.catalogue.declarations.unknown(self.core.catalogue.known)
             known = (self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
             return with_context(section_of(*known), self.context)
+
+
+def _is_for_context(decision: Decision, lookups: Collection[str]) -> bool:
+    """Return True if the proposed call is one that is looked up before the model is asked.
+
+    What may be stale is not looked up there, so it stays with the shortcut: in a supervisor's graph, each agent begins
+    right after a handoff, and with `context=True` no model call was saved in place of one in five.
+    """
+    if decision.proposal is None:
+        return False
+    return tool_of(decision.proposal.tool) in lookups and not decision.options[0].stale
 
 
 def _not_our_turn(run: Run) -> Refusal:

@@ -97,6 +97,7 @@ class Turn:
         cached_tokens: Input tokens that the provider read from its cache.
         summary: Text that the agent wrote with the summary tool right before this turn, if any.
         episode: Digest of its episode.
+        answer: Identity of an answer in words, wherever it is in a history; "" for calls.
     """
 
     steps: tuple[ExecutedCall, ...]
@@ -109,6 +110,7 @@ class Turn:
     cached_tokens: int = 0
     summary: str | None = None
     episode: str = ""
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

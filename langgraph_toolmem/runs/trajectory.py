@@ -649,6 +649,7 @@ def _finish(draft: _RunDraft, thread: ThreadKnowledge, *, gone_on: bool) -> Turn
         input_tokens=draft.tokens.sent,
         output_tokens=draft.tokens.received,
         cached_tokens=draft.tokens.cached,
+        answer=draft.identity,
     )
 
 
