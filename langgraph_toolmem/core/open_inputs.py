@@ -106,5 +106,5 @@ class AskedAgents:
                 del self._kept[next(iter(self._kept))]
 
     def names(self, event: UserMessage | Turn, otherwise: ToolRecords) -> ToolRecords:
-        """Return the records of the tools that were offered at a turn; `otherwise` if nobody noted them."""
+        """Return the records of the tools that were offered at a turn. Defaults to `otherwise`."""
         return self._kept.get(event.key, otherwise) if self._kept else otherwise

@@ -330,7 +330,7 @@ class HintTrials:
             method: whose items.
             run: the present one.
             state: of the run.
-            items: that would stand in the request.
+            items: their keys, as they would be shown.
             user: digest of the user, if known.
         """
         items = list(items)

@@ -64,7 +64,7 @@ class ExamplesSeen(Event):
     Attributes:
         turn: number of the model turn.
         examples: per candidate its columns, and 1 if it was what the model did, else 0.
-        stands_for: number of turns that this one stands for: itself, and those whose truth stays unknown.
+        stands_for: weight of the examples in the fit: the turn itself, and the unchecked turns that it represents.
     """
 
     kind = "examples_seen"

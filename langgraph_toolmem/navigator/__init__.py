@@ -417,7 +417,7 @@ class Navigator(Method):
 
     def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
         core = self.core
-        # Without a user there is nobody whose runs may be looked at, where the namespace keeps users apart.
+        # If the namespace keeps users apart, a run without a user sees no other runs.
         if core.vectors.empty or (user_id is None and core.users.apart):
             return None
         user = core.users.of(user_id)

@@ -398,7 +398,7 @@ class BridgedCall(NamedTuple):
 
 
 def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> BridgedCall:
-    """Return the call that the arguments of `call_tool` stand for."""
+    """Return the call that the arguments of `call_tool` describe."""
     if not isinstance(given, Mapping):
         given = {}
     name, arguments = given.get("name"), given.get("arguments")

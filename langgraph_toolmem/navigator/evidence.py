@@ -172,7 +172,7 @@ class NavigatorEvidence(Table):
             known = row.get(path)
             if known is not None:
                 known_types, owner = known
-                # A path that two users' runs showed is nobody's: it stays when one of them is forgotten.
+                # A path that two users' runs showed belongs to neither, and stays when one of them is forgotten.
                 if user is not None and user != owner:
                     owner = ""
                 row[path] = [sorted({*known_types, *types}), owner]

@@ -88,4 +88,5 @@ def test_an_agent_behind_a_handoff_is_learned_as_it_worked(options: dict[str, An
     assert office.looked_up == plain.looked_up
     assert office.asked <= 1.75 * REQUESTS, "look-ups after a handoff are made without the model"
     assert report.wrong == 0
-    assert report.answers == REQUESTS, "an answer that two histories show is learned once"
+    of_supervisor = REQUESTS - THREADS  # the last one of each thread is in no history that the clerk gets
+    assert report.answers == REQUESTS + of_supervisor, "an answer that two histories show is learned once"
