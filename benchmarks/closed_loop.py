@@ -24,8 +24,8 @@ from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, De
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, PrefetchedContext, ToolMemory
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision
-from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import Interceptors, choose, least_probability, qualified
+from langgraph_toolmem.inertia.quoted import MARK
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.model_input import UNSEEN

@@ -71,6 +71,9 @@ class PrefetchedContext:
         max_characters: of a result; a longer one is not used.
         held_out: share of the look-ups that are predicted and not made, to keep the record honest. More are held out
             at first; with 0 none ever are.
+        as_data: True: the request has the results as quoted data in place of an exchange, also for models that are
+            known to refuse turns they did not make. None: only after the provider has refused an exchange. False:
+            never; then the model is asked without look-ups.
 
     Raises:
         ConfigurationError: a value cannot be right; the message names the field.
@@ -83,6 +86,7 @@ class PrefetchedContext:
     max_wait: float = 5.0
     max_characters: int = 16_000
     held_out: float = 0.05
+    as_data: bool | None = None
 
     def __post_init__(self) -> None:
         """Checks types and ranges."""
@@ -95,6 +99,7 @@ class PrefetchedContext:
         expect(self, "max_wait", "a number of seconds above 0", lambda v: is_number(v) and v > 0)
         expect(self, "max_characters", "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "held_out", "a share from 0 to 1", is_share)
+        expect(self, "as_data", "True, False or None", lambda v: v is None or isinstance(v, bool))
 
 
 # --- the choice of the next look-up ---

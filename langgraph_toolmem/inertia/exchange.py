@@ -52,13 +52,14 @@ from langgraph_toolmem.inertia.prefetch import (
     qualified,
     standing_in,
 )
+from langgraph_toolmem.inertia.quoted import MARK, without_made_turns
 from langgraph_toolmem.runs.messages import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
 from langgraph_toolmem.turn.host import config_of, emit, is_active, told_once, warn_once
-from langgraph_toolmem.turn.providers import refusal_of
+from langgraph_toolmem.turn.providers import placement_of, refusal_of
 from langgraph_toolmem.turn.step import Call
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.context")
 
-MARK: Final = "toolmem"
-"""Key in ``additional_kwargs`` of a message that no model made."""
 MAX_AGE: Final = 60.0
 """Seconds for which results and an answer are kept: a run that was interrupted for longer looks again."""
 MAX_KEPT: Final = 1_024
@@ -116,6 +115,11 @@ class LookupStep:
     def messages(self) -> list[BaseMessage]:
         """Return the exchange: the calls and their results."""
         return [self.call_message(), *(result.model_copy() for result in self.results)]
+
+    @property
+    def is_text(self) -> bool:
+        """Return True if the results are texts without pictures or files, so that they can be quoted."""
+        return all(isinstance(result.content, str) for result in self.results)
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the calls as tool and `canon_args`."""
@@ -255,6 +259,19 @@ class ContextStore(SharedByCopies):
 
 
 @dataclass(slots=True)
+class Refusals:
+    """What a provider refused in a request to one model.
+
+    Attributes:
+        exchange: turns that the model did not make.
+        data: their results as quoted data too.
+    """
+
+    exchange: bool = False
+    data: bool = False
+
+
+@dataclass(slots=True)
 class Exchange:
     """The look-ups before one model call.
 
@@ -294,7 +311,7 @@ class ContextLookups:
         self._inertia, self._settings, self._interceptors = inertia, settings, interceptors
         self._models, self._recorded = tuple(models), recorded
         self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
-        self._refusing: set[str] = set()
+        self._refusals: dict[str, Refusals] = {}
 
     @property
     def store(self) -> ContextStore:
@@ -328,8 +345,10 @@ class ContextLookups:
         if not self._recorded and not self.store.watched:
             warn_once(UNWATCHED)
             return True
-        if _keeps_conversations(call.model, call.settings) or _identity(call.model) in self._refusing:
+        if _keeps_conversations(call.model, call.settings) or self._refused_by(call).data:
             return True
+        if self._settings.as_data:
+            return False
         return any(model is not None and refusal_of(model, call.settings) for model in (call.model, *self._models))
 
     def _qualified(self, call: Call, specs: Mapping[str, Any]) -> Mapping[str, BaseTool]:
@@ -376,7 +395,7 @@ class ContextLookups:
                 break
             probability *= lookup.probability
             step = yield from self._executed(lookup, probability, tools, host, deadline)
-            if step is None:
+            if step is None or (self.quotes(call) and not step.is_text):
                 exchange.failed += len(lookup.calls)
                 break
             exchange.steps.append(step)
@@ -477,15 +496,44 @@ class ContextLookups:
             self._inertia.shown(call.messages, thread_id=call.thread_id, user_id=call.user_id)
         return kept.answer
 
-    def refused(self, call: Call, error: Exception) -> bool:
-        """Return True if the provider refused the request for what it holds. Its model gets no more exchanges."""
+    # --- what a provider takes ---
+
+    def readable(self, call: Call, messages: list[Any]) -> list[Any]:
+        """Return the messages for the model of a call: with the memory's turns as quoted data if it refuses them."""
+        if not self.quotes(call):
+            return messages
+        return without_made_turns(messages, placement_of(call.model, call.settings))
+
+    def refused(self, call: Call, error: Exception, *, quoted: bool) -> bool:
+        """Return True if the provider refused the request for what it holds. Its model gets no such request again.
+
+        Args:
+            call: the model call.
+            error: that it raised.
+            quoted: the request had the results as quoted data; otherwise it had an exchange.
+        """
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
         if status not in REFUSED:
             return False
-        self._refusing.add(_identity(call.model))
-        logger.warning("A request with prefetched context was refused (%s); the model gets none.", type(error).__name__)
+        refusals, kind = self._refused_by(call), type(error).__name__
+        refusals.exchange = True
+        refusals.data = refusals.data or quoted or self._settings.as_data is False
+        self._refusals[_identity(call.model)] = refusals
+        instead = "nothing" if refusals.data else "the results as quoted data"
+        logger.warning("A request with prefetched context was refused (%s); the model gets %s.", kind, instead)
         return True
+
+    def may_show(self, call: Call) -> bool:
+        """Return True if the model of a call may get results, in one way or the other."""
+        return not self._refused_by(call).data
+
+    def quotes(self, call: Call) -> bool:
+        """Return True if the model of a call gets the memory's turns as quoted data."""
+        return bool(self._settings.as_data) or self._refused_by(call).exchange
+
+    def _refused_by(self, call: Call) -> Refusals:
+        return self._refusals.get(_identity(call.model)) or Refusals()
 
     def _branch_of(self, call: Call) -> Branch:
         first: Any = call.messages[0] if call.messages else None
@@ -506,4 +554,4 @@ def _keeps_conversations(model: Any, settings: Mapping[str, Any]) -> bool:
     return bool(getattr(inner, "use_previous_response_id", False))
 
 
-__all__ = ["MARK", "ContextLookups", "ContextStore", "Exchange", "LookupStep", "RequestParts"]
+__all__ = ["ContextLookups", "ContextStore", "Exchange", "LookupStep", "RequestParts"]

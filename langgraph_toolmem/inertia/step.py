@@ -18,9 +18,10 @@ from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.agents import AgentPolicy
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, note_decision
-from langgraph_toolmem.inertia.exchange import MARK, ContextLookups
+from langgraph_toolmem.inertia.exchange import ContextLookups
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
+from langgraph_toolmem.inertia.quoted import MARK
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.turn.hints import StepOutput

@@ -156,7 +156,7 @@ class AtModel:
         offer = self._offer(ask, call)
         costs = self.core.costs
         begun = costs.clock()
-        answer = yield from asks(replace(ask, tools=offer.tools, messages=offer.messages), how)
+        answer = yield from asks(replace(ask, tools=offer.tools, messages=self._readable(call, offer.messages)), how)
         costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
         messages = self._or_log(lambda: self._taken(answer.messages, offer, ask, call)) or answer.messages
         return replace(answer, messages=messages)
@@ -171,16 +171,29 @@ class AtModel:
         return Exchange()
 
     def _ask_with(self, exchange: Exchange, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
-        """Ask the model with the exchange behind its messages; without it where the provider refuses that."""
+        """Ask the model with the exchange behind its messages, then as quoted data, then without.
+
+        Each time the next one if the provider refuses the request.
+        """
         assert self._context is not None
         shown = replace(ask, messages=[*ask.messages, *exchange.messages()])
-        try:
-            return (yield from self._ask(shown, call, asks, Asking(streams=False)))
-        except Exception as error:
-            if isinstance(error, _NOT_OVER) or not self._context.refused(call, error):
-                raise
+        while self._context.may_show(call):
+            quoted = self._context.quotes(call)
+            try:
+                return (yield from self._ask(shown, call, asks, Asking(streams=False)))
+            except Exception as error:
+                if isinstance(error, _NOT_OVER) or not self._context.refused(call, error, quoted=quoted):
+                    raise
         exchange.steps.clear()
         return (yield from self._ask(ask, call, asks, Asking()))
+
+    def _readable(self, call: Call, messages: list[Any]) -> list[Any]:
+        """Return the messages as the provider takes them: without turns that the model did not make, if it refuses."""
+        context = self._context
+        if context is None:
+            return messages
+        found = self._or_log(lambda: context.readable(call, messages))
+        return messages if found is None else found
 
     def _first_given_out(
         self, call: Call, request: RequestParts, exchange: Exchange, answer: ModelAnswer

@@ -352,7 +352,7 @@ def placed(
             type(model).__name__ if model is not None else "a model that is not named",
         )
     if not how or not messages:
-        in_front = _with_text(system, text) if system and system.content else SystemMessage(text)
+        in_front = with_text(system, text) if system and system.content else SystemMessage(text)
         return in_front, list(messages), settings
     if how == "instructions":
         told = settings.get("instructions") or (getattr(model, "model_kwargs", None) or {}).get("instructions")
@@ -360,7 +360,7 @@ def placed(
     kept = list(messages)
     last = _message(kept[-1])
     if how == "in_tool" and isinstance(last, ToolMessage):
-        return system, [*kept[:-1], _with_text(last, text)], settings
+        return system, [*kept[:-1], with_text(last, text)], settings
     if how == "tail_marked" and (marker := settings.get(CACHE)) and (marked := _marked(last, marker)) is not None:
         kept[-1] = marked
         settings = {name: value for name, value in settings.items() if name != CACHE}
@@ -368,7 +368,8 @@ def placed(
     return system, [*kept, HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})], settings
 
 
-def _with_text(message: Any, text: str) -> Any:
+def with_text(message: Any, text: str) -> Any:
+    """Return a message with a text behind its own."""
     if isinstance(message.content, str):
         return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
     return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})

@@ -23,121 +23,27 @@ from langchain.agents.middleware import (
     dynamic_prompt,
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
+from openai_server import OpenAIStubServer, make_chat_model
 from pydantic import BaseModel
+from task_desk import CONTEXT, SHADOW, TaskDesk, memory_of, shape
 
-from langgraph_toolmem import InertiaPolicy, PrefetchedContext, ToolMemory
+from langgraph_toolmem import PrefetchedContext, ToolMemory
+from langgraph_toolmem.inertia.quoted import HEAD
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.nodes import Recorder
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
-
-SHADOW = InertiaPolicy(shadow=True)
-CONTEXT = PrefetchedContext(held_out=0)
-KNOWN = ("Ann", "Bob", "Cyd", "Dan", "Eve", "Fay", "Gus", "Hal")
 
 
 class Done(BaseModel):
     """The end."""
 
     done: bool
-
-
-class Desk:
-    """Three tools that note their calls, and a model that uses them in order."""
-
-    def __init__(self) -> None:
-        self.ran: list[tuple[str, str]] = []
-        self.fails = 0
-        self.result = json.dumps({"task_id": "T-%s"})
-        self.last: Callable[[], AIMessage] = lambda: AIMessage("All tasks are closed.")
-        self.refuses = False
-        self.model = ScriptedChatModel(script=self.answer)
-
-    def tools(self, **options: Any) -> list[BaseTool]:
-        """Return the tools; `options` are those of `list_tasks`."""
-
-        @tool
-        def find_person(name: str) -> str:
-            """Find a person by name."""
-            self.ran.append(("find_person", name))
-            return json.dumps({"person_id": f"P-{name}"})
-
-        @tool(**options)
-        def list_tasks(person_id: str) -> str:
-            """List the tasks of a person."""
-            self.ran.append(("list_tasks", person_id))
-            if self.fails:
-                self.fails -= 1
-                raise RuntimeError("the list is down")
-            return self.result % person_id
-
-        @tool
-        def close_tasks(person_id: str) -> str:
-            """Close all tasks of a person."""
-            self.ran.append(("close_tasks", person_id))
-            return "closed"
-
-        return [find_person, list_tasks, close_tasks]
-
-    def answer(self, messages: list[BaseMessage], _tools: Any) -> AIMessage:
-        """Return what the model does."""
-        if self.refuses and any("toolmem" in message.additional_kwargs for message in messages):
-            raise RefusedError
-        begin = max(
-            at for at, message in enumerate(messages) if message.type == "human" and message.text.startswith("Clo")
-        )
-        name = messages[begin].text.split()[-1]
-        called = [call for message in messages[begin:] for call in getattr(message, "tool_calls", ())]
-        done = {call["name"]: call["args"] for call in called}
-        if "find_person" not in done:
-            return call_tool("find_person", name=name)
-        if "list_tasks" not in done:
-            return call_tool("list_tasks", person_id=f"P-{name}")
-        if "close_tasks" not in done:
-            return call_tool("close_tasks", person_id=done["list_tasks"]["person_id"])
-        return self.last()
-
-
-class RefusedError(Exception):
-    """A provider that refuses turns of others."""
-
-    status_code = 400
-
-
-def memory_of(desk: Desk) -> ToolMemory:
-    """Return a memory that has seen the requests of `KNOWN`."""
-    memory = ToolMemory.ephemeral(reads={"find_person", "list_tasks"})
-    agent = create_agent(
-        ScriptedChatModel(script=desk.answer),
-        desk.tools(),
-        middleware=tool_memory_middleware(memory, outer=[], shortcut=SHADOW),
-    )
-    for name in KNOWN:
-        config: Any = {"configurable": {"thread_id": name}}
-        state = agent.invoke({"messages": [("user", f"Close the tasks of {name}")]}, config)
-        memory.finish(state["messages"], thread_id=name)
-    desk.ran.clear()
-    return memory
-
-
-def shape(messages: list[BaseMessage]) -> list[Any]:
-    """Return what a history says, without ids."""
-    return [
-        (
-            each.type,
-            each.name,
-            each.text,
-            [(call["name"], call["args"]) for call in getattr(each, "tool_calls", ())],
-            getattr(each, "status", ""),
-        )
-        for each in messages
-    ]
 
 
 class Compared:
@@ -149,10 +55,10 @@ class Compared:
         *,
         context: bool | PrefetchedContext = CONTEXT,
         tool_options: dict[str, Any] | None = None,
-        prepare: Callable[[Desk], None] = lambda desk: None,
+        prepare: Callable[[TaskDesk], None] = lambda desk: None,
         **options: Any,
     ) -> None:
-        self.desks, self.agents, self.prepare = [Desk(), Desk()], list[Any](), prepare
+        self.desks, self.agents, self.prepare = [TaskDesk(), TaskDesk()], list[Any](), prepare
         for desk, how in zip(self.desks, (False, context), strict=True):
             memory = memory_of(desk)
             middleware = tool_memory_middleware(memory, outer=outer(), shortcut=SHADOW, context=how)
@@ -333,7 +239,7 @@ def test_direct_return() -> None:
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 def test_structured_answer(strategy: Any) -> None:
-    def prepare(desk: Desk) -> None:
+    def prepare(desk: TaskDesk) -> None:
         by_tool = strategy is ToolStrategy
         desk.last = lambda: call_tool("Done", done=True) if by_tool else AIMessage('{"done": true}')
 
@@ -368,7 +274,7 @@ def test_an_edited_call_is_executed() -> None:
 
 
 def test_a_failing_look_up_is_left_to_the_graph() -> None:
-    def prepare(desk: Desk) -> None:
+    def prepare(desk: TaskDesk) -> None:
         desk.fails = 2
 
     compared = Compared(prepare=prepare)
@@ -378,7 +284,7 @@ def test_a_failing_look_up_is_left_to_the_graph() -> None:
 
 
 def test_a_long_result_is_not_used() -> None:
-    def prepare(desk: Desk) -> None:
+    def prepare(desk: TaskDesk) -> None:
         desk.result = "x" * 20_000 + "%s"
 
     compared = Compared(prepare=prepare)
@@ -389,12 +295,94 @@ def test_a_long_result_is_not_used() -> None:
 
 
 def test_a_refused_exchange_is_asked_without_it() -> None:
-    def prepare(desk: Desk) -> None:
+    def prepare(desk: TaskDesk) -> None:
         desk.refuses = True
 
     compared = Compared(prepare=prepare)
     plain, with_context = compared.run()
     assert with_context["history"] == plain["history"]
+
+
+@pytest.mark.parametrize(
+    ("as_data", "takes", "requests", "saved"),
+    [(None, "data", 1, 2), (None, "nothing", 2, 0), (False, "data", 1, 0), (True, "data", 0, 2)],
+    ids=["then as data", "nothing at all", "no data wanted", "data at once"],
+)
+def test_a_provider_that_refuses_turns_of_others(as_data: bool | None, takes: str, requests: int, saved: int) -> None:
+    """A real client and real HTTP: 400 for a turn that the model did not make, and for quoted data too."""
+    shapes = []
+    for context in (False, PrefetchedContext(held_out=0, as_data=as_data)):
+        desk, refused = TaskDesk(), list[str]()
+        with OpenAIStubServer(reply=PickyProvider(desk, takes, refused)) as server:
+            memory = memory_of(desk)
+            agent = create_agent(
+                make_chat_model(server),
+                desk.tools(),
+                middleware=tool_memory_middleware(memory, outer=[], shortcut=SHADOW, context=context),
+                checkpointer=InMemorySaver(),
+            )
+            asked = []
+            for name in ("Zoe", "Yan"):
+                config: Any = {"configurable": {"thread_id": name}}
+                before = len(server.requests)
+                state = agent.invoke({"messages": [("user", f"Close the tasks of {name}")]}, config)
+                shapes.append((shape(state["messages"]), len(list(agent.get_state_history(config)))))
+                asked.append(len(server.requests) - before)
+        if context is False:
+            assert asked == [4, 4]
+        else:
+            assert len(refused) == requests, "a provider is tried once"
+            assert asked == [4 - saved + requests, 4 - saved]
+    assert shapes[:2] == shapes[2:]
+
+
+class PickyProvider:
+    """Knows the calls that it made, and refuses requests with others.
+
+    Args:
+        desk: what its model does.
+        takes: "data" if it reads quoted data, "nothing" if it refuses that too.
+        refused: the reasons, in order.
+    """
+
+    def __init__(self, desk: TaskDesk, takes: str, refused: list[str]) -> None:
+        self.desk, self.takes, self.refused = desk, takes, refused
+        self.own: set[str] = set()
+
+    def __call__(self, request: dict[str, Any]) -> AIMessage:
+        """Answer, or raise what the server sends as a 400."""
+        messages = convert_to_messages([self._read(each) for each in request["messages"]])
+        foreign = [call["id"] for each in messages for call in getattr(each, "tool_calls", ())]
+        if not self.own.issuperset(foreign):
+            self._refuse("a turn that the model did not make")
+        if self.takes == "nothing" and any(each.text.startswith(HEAD) for each in messages):
+            self._refuse("quoted data")
+        answer = self.desk.answer(self._unquoted(messages), None)
+        for number, call in enumerate(answer.tool_calls):
+            call["id"] = f"own-{len(self.own)}-{number}"
+        self.own.update(str(call["id"]) for call in answer.tool_calls)
+        return answer
+
+    def _refuse(self, reason: str) -> None:
+        self.refused.append(reason)
+        raise ValueError(reason)
+
+    @staticmethod
+    def _read(message: dict[str, Any]) -> dict[str, Any]:
+        return {**message, "content": message.get("content") or ""}
+
+    @staticmethod
+    def _unquoted(messages: list[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages as the model understands them: quoted calls are calls that were made."""
+        found: list[BaseMessage] = []
+        for message in messages:
+            if not message.text.startswith(HEAD):
+                found.append(message)
+                continue
+            for line in message.text.split("\n")[1:]:
+                call = json.loads(line)
+                found.append(call_tool(call["tool"], **call["arguments"]))
+        return found
 
 
 def test_an_edited_result_asks_anew() -> None:
@@ -430,7 +418,7 @@ def test_no_token_of_the_answer_before_its_calls() -> None:
 # --- a wrapped model in a graph of one's own ---
 
 
-def graph_of(desk: Desk, memory: ToolMemory, context: bool | PrefetchedContext) -> Any:
+def graph_of(desk: TaskDesk, memory: ToolMemory, context: bool | PrefetchedContext) -> Any:
     tools, recorder = desk.tools(), Recorder(memory)
     model = with_tool_memory(desk.model, memory, tools=tools, shortcut=SHADOW, context=context).bind_tools(tools)
 
@@ -456,7 +444,7 @@ def graph_of(desk: Desk, memory: ToolMemory, context: bool | PrefetchedContext) 
 def test_wrapped_model(how: str) -> None:
     found = []
     for context in (False, CONTEXT):
-        desk = Desk()
+        desk = TaskDesk()
         memory = memory_of(desk)
         graph, config = graph_of(desk, memory, context), {"configurable": {"thread_id": "new"}}
         graph.invoke({"messages": [("user", "Close the tasks of Ann")]}, {"configurable": {"thread_id": "first"}})
