@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,12 +20,13 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from rich.table import Table
 
 from benchmarks import command, conclude, done, load, present, show
+from benchmarks.fates import FATES, Asked, Fates, is_next
 from benchmarks.measures import declared
 from benchmarks.replay import PROMPTS
 from langgraph_toolmem import Inertia, InertiaPolicy, PrefetchedContext, ToolMemory
 from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
-from langgraph_toolmem.inertia.decision import Decision, Option, calls_text
+from langgraph_toolmem.inertia.decision import Decision, Option
 from langgraph_toolmem.runs.model_input import ModelInput
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.seen import given_input
@@ -75,6 +78,7 @@ class Figures:
         held_out: requests whose look-ups were held out.
         shortcut: [right, wrong] calls that the shortcut makes on the same set without this feature.
         tokens_saved, tokens_added: of input, at CHARS_PER_TOKEN.
+        cpu_seconds: processor time of what the look-ups add: choosing them, and the prediction after each.
         seconds, seconds_plain: at MODEL_SECONDS a model call and TOOL_SECONDS a step of tools.
     """
 
@@ -87,6 +91,7 @@ class Figures:
     shortcut: list[int] = field(default_factory=lambda: [0, 0])
     tokens_saved: float = 0
     tokens_added: float = 0
+    cpu_seconds: float = 0
     seconds: float = 0
     seconds_plain: float = 0
 
@@ -103,6 +108,7 @@ class Pass:
         self._results: dict[tuple[str, str], str] = {}
         self._made = 0
         self._specs = memory.core.catalogue.marked(None)
+        self.fates = Fates(memory, reads, self.seen, self._may, settings.min_probability)
 
     def run(self, recorded: list[dict[str, Any]], thread: str) -> None:
         """Play one run. Look-ups that were made before the model call have the memory's mark in its history."""
@@ -126,11 +132,14 @@ class Pass:
         asked_at = list(history)
         least = inertia.context.least_probability(settings)
         wrong: Option | None = None
+        held_out = False
         while len(steps) < settings.max_steps and wrong is None:
-            lookup = next_lookup(decision, self._may)
+            with self._timed():
+                lookup = next_lookup(decision, self._may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            if not steps and not self._begins(history, lookup, thread):
+            held_out = not steps and not self._begins(history, lookup, thread)
+            if held_out:
                 break
             probability *= lookup.probability
             steps.append([(lookup.tool, canon_args(args)) for args in lookup.calls])
@@ -140,6 +149,7 @@ class Pass:
                 wrong = lookup
                 break
             figures.saved += 1
+            self.fates.saved()
             figures.tokens_saved += len(json.dumps(history)) / CHARS_PER_TOKEN
             history += [{**turns[place].answer, **MARK}, *turns[place].results]
             place += 1
@@ -148,22 +158,26 @@ class Pass:
             if turns[place].before:  # the user spoke: the recording ends its turn with a look-up
                 break
             self._count(turns[place], None)
-            decision = inertia.foresee(
-                history, thread_id=thread, user_id=None, policy=self.policy, tools=None, model_input=self.seen
-            )
+            with self._timed():
+                decision = inertia.foresee(
+                    history, thread_id=thread, user_id=None, policy=self.policy, tools=None, model_input=self.seen
+                )
         if wrong is not None:
             figures.in_vain += len(wrong.calls)
             figures.tokens_added += sum(self._size(wrong.tool) for _ in wrong.calls) / CHARS_PER_TOKEN
         if place == len(turns) or (turns[place].before and place > begun):
             return place
         turn = turns[place]
+        no_step = wrong is None and len(steps) == settings.max_steps
+        self.fates.lost(Asked(history, thread, decision, probability, held_out, no_step), turn.answer)
         figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turn.results)
         if steps:
             [answer] = convert_to_messages([turn.answer])
             assert isinstance(answer, AIMessage)
             kept = used_steps(steps, answer)
             figures.taken_out += max(0, place - begun - kept)
-            inertia.looked_up(sum(map(len, steps)), risk, sum(map(len, steps[kept:])))
+            with self._timed():
+                inertia.looked_up(sum(map(len, steps)), risk, sum(map(len, steps[kept:])))
             if kept < len(steps):
                 inertia.shown(asked_at if place == begun else history, thread_id=thread, user_id=None)
             elif wrong is not None:
@@ -185,7 +199,8 @@ class Pass:
 
     def _begins(self, history: Sequence[dict[str, Any]], lookup: Option, thread: str) -> bool:
         inertia = self.memory.inertia
-        held_out = inertia.holds_out(history, lookup, self.settings, thread_id=thread, user_id=None)
+        with self._timed():
+            held_out = inertia.holds_out(history, lookup, self.settings, thread_id=thread, user_id=None)
         self.figures.held_out += held_out
         return not held_out
 
@@ -207,6 +222,13 @@ class Pass:
 
     def _size(self, tool: str) -> float:
         return median(self._sizes.get(tool) or [0])
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the processor time of a block."""
+        begun = time.thread_time()
+        yield
+        self.figures.cpu_seconds += time.thread_time() - begun
 
     def _may(self, tool: str, args: Mapping[str, Any]) -> bool:
         return tool in self.reads and self._specs[tool].problem(args) is None
@@ -236,15 +258,6 @@ def turns_of(recorded: Sequence[dict[str, Any]]) -> list[RecordedTurn]:
     return turns
 
 
-def is_next(lookup: Option, answer: Mapping[str, Any]) -> bool:
-    """Return True if the answer makes exactly this turn's calls."""
-    functions = [call["function"] for call in answer.get("tool_calls") or []]
-    if {function["name"] for function in functions} != {lookup.tool}:
-        return False
-    made = calls_text(json.loads(function["arguments"] or "{}") for function in functions)
-    return made == calls_text(lookup.calls)
-
-
 def work(job: Job) -> dict[str, Any]:
     """Play one set, shuffled, through a memory that starts empty."""
     folder = Path(job.data) / job.name
@@ -262,6 +275,8 @@ def work(job: Job) -> dict[str, Any]:
         "set": job.name,
         "min_probability": job.settings.min_probability,
         **asdict(played.figures),
+        "fates": dict(played.fates.counts),
+        "details": dict(played.fates.details.most_common()),
         "record": record,
     }
 
@@ -275,6 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the shuffle")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--lost", action="store_true", help="show what became of the look-up turns that are not saved")
     given = parser.parse_args(arguments)
     jobs = []
     for name in present(given, given.sets):
@@ -285,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = list(done(work, jobs, given.processes, "replaying"))
     table = Table(title="Per 100 model turns", title_justify="left")
     heads = ("set", "p", "turns", "look-ups", "saved", "in vain", "taken out", "held out", "shortcut right / wrong")
-    for head in (*heads, "tokens saved", "added", "seconds %"):
+    for head in (*heads, "tokens saved", "added", "seconds %", "CPU ms a saved call"):
         table.add_column(head, no_wrap=True)
     checks = []
     for each in found:
@@ -297,14 +313,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokens = (f"{per * each['tokens_saved']:,.0f}", f"{per * each['tokens_added']:,.0f}")
         shown = [f"{per * number:.1f}" for number in counts]
         least = each["min_probability"]
+        cpu = f"{1e3 * each['cpu_seconds'] / max(1, each['saved']):.1f}"
         table.add_row(
-            each["set"], f"{least:g}", str(each["turns"]), *shown, f"{right} / {wrong}", *tokens, f"{slower:+.1f}"
+            each["set"], f"{least:g}", str(each["turns"]), *shown, f"{right} / {wrong}", *tokens, f"{slower:+.1f}", cpu
         )
         if goal := GOALS.get(least, {}).get(each["set"]):
             text = f"{each['set']} at {least:g}: saved {saved:.1f} >= {goal[0]:g}, in vain {vain:.1f} <= {goal[1]:g}"
             checks.append((saved >= goal[0] and vain <= goal[1], text))
     show(table)
+    if given.lost:
+        show(table_of_fates(found))
     return conclude(checks, found, given.json)
+
+
+def table_of_fates(found: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what became of the look-up turns, per 100 model turns."""
+    table = Table("set", "p", *FATES, title="Look-up turns per 100 model turns", title_justify="left")
+    for each in found:
+        per = 100 / max(1, each["turns"])
+        shown = [f"{per * each['fates'].get(fate, 0):.1f}" for fate in FATES]
+        table.add_row(each["set"], f"{each['min_probability']:g}", *shown)
+    return table
 
 
 if __name__ == "__main__":
