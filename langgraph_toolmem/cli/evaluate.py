@@ -14,6 +14,7 @@ from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, tab
 
 if TYPE_CHECKING:
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
+    from langgraph_toolmem.evaluation.papers import PaperComparison
     from langgraph_toolmem.report.savings import TokenPrice
 
 TAU2: Final = "tau2"
@@ -73,6 +74,21 @@ def evaluate(
     ] = False,
     follow: Annotated[float, typer.Option(min=0, max=1, help="With --stub: share of hints that it follows.")] = 0.5,
     err: Annotated[float, typer.Option(min=0, max=1, help="With --stub: share of needless look-ups.")] = 0.05,
+    rates_of: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LOG",
+            help="With --stub: recorded runs of a real model, whose rates of needless, repeated and failed look-ups it "
+            "takes, in place of --err.",
+        ),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PAPER",
+            help="Arms of a paper's comparison, in place of --arms: autotool, sit-graph, sga-mcts, memtoolagent.",
+        ),
+    ] = None,
     train_tasks: Annotated[int | None, typer.Option(min=0, help="With tau2: only the first N train tasks.")] = None,
     test_tasks: Annotated[int | None, typer.Option(min=1, help="With tau2: only the first N test tasks.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
@@ -83,18 +99,23 @@ def evaluate(
     same command goes on: at most one model call is paid twice.
     """
     from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
+    from langgraph_toolmem.evaluation.papers import comparison_of
     from langgraph_toolmem.evaluation.tasks import named_function
+    from langgraph_toolmem.runs.logs import load_runs
 
     source: TaskSource
     if tasks == TAU2:
+        from langgraph_toolmem.evaluation.tau2.rates import Rates, fitted_rates
         from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
-        from langgraph_toolmem.evaluation.tau2.stub import Rates
 
         if stub == (model is not None):
             raise ConfigurationError("tau2 needs either --model PROVIDER:MODEL or --stub")
         sides = None if model is None else sides_with_models(model, user_model)
         limits = TaskLimits(train_tasks, test_tasks)
         bench = Tau2Source(domain, task_set=task_set, sides=sides, rates=Rates(follow, err), limits=limits)
+        if rates_of is not None:
+            bench.rates = fitted_rates(load_runs(rates_of).runs, bench.reading_tools, follow=follow)
+            note(f"Rates of {rates_of.name}: {bench.rates}")
         source, name = bench, f"{model or 'stub'}, user {'stub' if stub else user_model}"
         may_write = may_write or sorted(bench.changing_tools)
     elif agent is None:
@@ -102,8 +123,9 @@ def evaluate(
     else:
         sys.path.insert(0, "")  # as with python -m: the user's module lies in the working folder
         source, name = TaskFile(Path(tasks), named_function(agent, "--agent"), asynchronous=asynchronous), agent
+    paper = None if like is None else comparison_of(like)
     settings = EvalSettings(
-        arms=arms_named(arms.split(","), may_write=may_write or ()),
+        arms=arms_named(arms.split(","), may_write=may_write or ()) if paper is None else paper.arms,
         trials=trials,
         seed=seed,
         agent=name,
@@ -111,8 +133,12 @@ def evaluate(
         learn_from_tests=learn_from_tests,
     )
     run_evaluation(source, settings, out, read_price(price, currency), max_model_calls, max_cost, as_json=as_json)
-    if stub and not as_json:
+    if as_json:
+        return
+    if stub:
         show_safety(out)
+    if paper is not None:
+        show_reported(paper)
 
 
 def run_evaluation(
@@ -165,6 +191,16 @@ def show_evaluation(result: Result) -> None:
             say(part)
         else:
             table(part.title, part.columns, part.rows, part.most)
+
+
+def show_reported(paper: PaperComparison) -> None:
+    """Print a paper's own figures beside the result."""
+    reported = paper.table()
+    if reported.rows:
+        table(reported.title, reported.columns, reported.rows, reported.most)
+        note("They are of other agents, models and tasks: read the difference, not the level.")
+    else:
+        note(f"{paper.title}: its figures are not known here.")
 
 
 def show_safety(out: Path) -> None:

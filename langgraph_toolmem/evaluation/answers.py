@@ -6,7 +6,6 @@ without ids, which a restarted run draws anew, and by how often the run made it 
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 import time
@@ -14,19 +13,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, messages_from_dict, messages_to_dict
-from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from pydantic import PrivateAttr
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, message_of
 from langgraph_toolmem.report.savings import TokenPrice
 
 Model = TypeVar("Model", bound=BaseChatModel)
@@ -312,7 +309,7 @@ class _KeepsStreams:
     ) -> Iterator[ChatGenerationChunk]:
         place = self._keeper.place(messages, stop, kwargs)
         if (kept := self._keeper.kept(place)) is not None:
-            yield _chunk_of(kept)
+            yield chunk_of(kept)
             return
         with self._keeper.asking(place) as answer:
             whole: ChatGenerationChunk | None = None
@@ -332,7 +329,7 @@ class _KeepsAsyncStreams:
     ) -> AsyncIterator[ChatGenerationChunk]:
         place = self._keeper.place(messages, stop, kwargs)
         if (kept := self._keeper.kept(place)) is not None:
-            yield _chunk_of(kept)
+            yield chunk_of(kept)
             return
         with self._keeper.asking(place) as answer:
             whole: ChatGenerationChunk | None = None
@@ -340,6 +337,9 @@ class _KeepsAsyncStreams:
                 whole = chunk if whole is None else whole + chunk
                 yield chunk
             answer += _answer_of(whole)
+
+
+_MIXINS: Final = Mixins("_keeper", _Keeps, _KeepsStreams, _KeepsAsyncStreams)
 
 
 def with_kept_answers(model: Model, keeper: Keeper) -> Model:
@@ -352,59 +352,10 @@ def with_kept_answers(model: Model, keeper: Keeper) -> Model:
         raise ConfigurationError(
             f"run.model takes a chat model, not {type(model).__name__}. Wrap the chat model first, then bind tools."
         )
-    copied: Model = copy.copy(model)
-    object.__setattr__(copied, "__class__", _class_that_keeps(type(model)))
-    private = dict(getattr(copied, "__pydantic_private__", None) or {})
-    object.__setattr__(copied, "__pydantic_private__", {**private, "_keeper": keeper})
-    return copied
-
-
-@lru_cache(maxsize=64)
-def _class_that_keeps(base: type[BaseChatModel]) -> type[BaseChatModel]:
-    mixins: list[type] = [_Keeps]
-    if base._stream is not BaseChatModel._stream:
-        mixins.append(_KeepsStreams)
-    if base._astream is not BaseChatModel._astream:
-        mixins.append(_KeepsAsyncStreams)
-    members = {
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__annotations__": {"_keeper": Any},
-        "_keeper": PrivateAttr(default=None),
-    }
-    make: Any = type(base)
-    made: type[BaseChatModel] = make(base.__name__, (*mixins, base), members)
-    return made
+    return copy_with(model, _MIXINS, keeper)
 
 
 def _answer_of(whole: ChatGenerationChunk | None) -> list[AIMessage]:
     if whole is None or not isinstance(whole.message, AIMessageChunk):
         return []
-    chunk = whole.message
-    return [
-        AIMessage(
-            content=chunk.content,
-            additional_kwargs=chunk.additional_kwargs,
-            response_metadata=chunk.response_metadata,
-            tool_calls=chunk.tool_calls,
-            id=chunk.id,
-            usage_metadata=chunk.usage_metadata,
-        )
-    ]
-
-
-def _chunk_of(message: AIMessage) -> ChatGenerationChunk:
-    pieces = [
-        tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=index)
-        for index, call in enumerate(message.tool_calls)
-    ]
-    chunk = AIMessageChunk(
-        content=message.content,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata=message.response_metadata,
-        id=message.id,
-        tool_call_chunks=pieces,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
-    )
-    return ChatGenerationChunk(message=chunk)
+    return [message_of(whole)]

@@ -10,7 +10,7 @@ from typing import Final
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.core.method import TextTable
-from langgraph_toolmem.evaluation.figures import Comparison, Figures, Interval
+from langgraph_toolmem.evaluation.figures import Comparison
 from langgraph_toolmem.evaluation.runner import Result
 from langgraph_toolmem.report.savings import money_in_words
 
@@ -20,7 +20,7 @@ MAX_SIDE_BY_SIDE: Final = 50
 
 def in_words(result: Result) -> list[str | TextTable]:
     """Return sentences and tables: figures of the arms, differences from the first arm."""
-    parts: list[str | TextTable] = [_arms(result)]
+    parts: list[str | TextTable] = [_outcomes(result), _costs(result)]
     if result.missing:
         parts.append(f"Not finished: {count(result.missing, 'run')} to go.")
     if not any(figures.runs for figures in result.figures):
@@ -38,42 +38,36 @@ def in_words(result: Result) -> list[str | TextTable]:
     return parts
 
 
-def _arms(result: Result) -> TextTable:
-    columns = (
-        "arm", "tasks", "runs", "success", "pass^k", "model calls", "input", "cached", "output", "seconds", "cost",
-        "by the memory", "errors",
-    )  # fmt: skip
-    rows = tuple(_row(figures, result.currency) for figures in result.figures)
-    return TextTable("Test runs", columns, rows)
+def _outcomes(result: Result) -> TextTable:
+    rows = []
+    for figures in result.figures:
+        pass_k = " ".join(f"{chance:.3f}" for chance in figures.pass_k.values())
+        counts = (f"{figures.tasks:,}", f"{figures.runs:,}", f"{figures.success:.1%}", pass_k or "–")
+        rows.append((figures.arm, *counts, f"{figures.errors:,}"))
+    return TextTable("Test runs", ("arm", "tasks", "runs", "success", "pass^k", "errors"), tuple(rows))
 
 
-def _row(figures: Figures, currency: str | None) -> tuple[str, ...]:
-    usage, pass_k = figures.usage, list(figures.pass_k.values())
-    return (
-        figures.arm,
-        f"{figures.tasks:,}",
-        f"{figures.runs:,}",
-        f"{figures.success:.1%}",
-        " ".join(f"{chance:.3f}" for chance in pass_k) or "–",
-        f"{usage.model_calls:,}",
-        f"{usage.input:,}",
-        f"{usage.cached:,}",
-        f"{usage.output:,}",
-        f"{figures.seconds:,.1f}",
-        "–" if figures.cost is None else money_in_words(figures.cost, currency),
-        f"{figures.memory_calls:,}",
-        f"{figures.errors:,}",
-    )
+def _costs(result: Result) -> TextTable:
+    rows = []
+    for figures in result.figures:
+        usage = figures.usage
+        cost = "–" if figures.cost is None else money_in_words(figures.cost, result.currency)
+        calls = (f"{usage.model_calls:,}", f"{figures.memory_calls:,}")
+        tokens = (f"{usage.input:,}", f"{usage.cached:,}", f"{usage.output:,}")
+        rows.append((figures.arm, *calls, *tokens, f"{figures.seconds:,.1f}", cost))
+    columns = ("arm", "model calls", "by memory", "input", "cached", "output", "seconds", "cost")
+    return TextTable("Calls, tokens and time", columns, tuple(rows))
 
 
 def _differences(each: Comparison) -> TextTable:
-    rows = tuple((name, f"{found.value:+,.3f}", _range(found)) for name, found in each.differences.items())
+    rows = []
+    for name, found in each.differences.items():
+        # A run may cost a tenth of a cent.
+        digits = 6 if name == "cost" else 3
+        between = f"{found.low:+,.{digits}f} to {found.high:+,.{digits}f}"
+        rows.append((name, f"{found.value:+,.{digits}f}", between))
     title = f"{each.arm} minus {each.against}, mean per run"
-    return TextTable(title, ("", "difference", "95 % interval, by task"), rows)
-
-
-def _range(found: Interval) -> str:
-    return f"{found.low:+,.3f} to {found.high:+,.3f}"
+    return TextTable(title, ("", "difference", "95 % interval, by task"), tuple(rows))
 
 
 def page_of(result: Result) -> str:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
-from pydantic import PrivateAttr
 
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
@@ -30,6 +25,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
+from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, message_of
 from langgraph_toolmem.models.features import Surroundings, steps_for
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
@@ -137,7 +133,7 @@ def with_tool_memory(
     )
     memory.core.catalogue.offered(executed.values())  # reads the schemas once; raises here, not in a run
     at_model = AtModel(memory.core, wanted, Recorder(memory), name=name)
-    return _copy_with(model, ModelMemory(at_model, executed, name))
+    return copy_with(model, _MIXINS, ModelMemory(at_model, executed, name))
 
 
 class ModelMemory:
@@ -216,7 +212,10 @@ class _Turn:
         def asks(ask: ModelAsk, how: Asking) -> StepGenerator[ModelAnswer]:
             self.streamed, self.listener = how.streams, how.listener
             response: ChatResult | ChatGenerationChunk | None = yield Proceed(ask, streams=how.streams)
-            message = response.generations[0].message if isinstance(response, ChatResult) else _message_of(response)
+            if isinstance(response, ChatResult):
+                message = response.generations[0].message
+            else:
+                message = AIMessage("") if response is None else message_of(response)
             return ModelAnswer([message], response)
 
         return (yield from self._at_model.around(self._call, self._ask, asks))
@@ -354,32 +353,7 @@ class _AsyncStreams:
             yield _chunk_of(answers[0])
 
 
-def _copy_with(model: Model, behind: ModelMemory) -> Model:
-    copied: Model = copy.copy(model)
-    object.__setattr__(copied, "__class__", _class_with_memory(type(model)))
-    private = dict(getattr(copied, "__pydantic_private__", None) or {})
-    object.__setattr__(copied, "__pydantic_private__", {**private, "_toolmem": behind})
-    return copied
-
-
-@lru_cache(maxsize=64)
-def _class_with_memory(base: type[BaseChatModel]) -> type[BaseChatModel]:
-    """Return a subclass of a model's class, of the same name: providers' rules and prompt caches look at it."""
-    mixins: list[type] = [_Invokes]
-    if base._stream is not BaseChatModel._stream:
-        mixins.append(_Streams)
-    if base._astream is not BaseChatModel._astream:
-        mixins.append(_AsyncStreams)
-    members = {
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-        "__annotations__": {"_toolmem": Any},
-        "_toolmem": PrivateAttr(default=None),
-    }
-    make: Any = type(base)
-    made: type[BaseChatModel] = make(base.__name__, (*mixins, base), members)
-    return made
+_MIXINS: Final = Mixins("_toolmem", _Invokes, _Streams, _AsyncStreams)
 
 
 # --- contexts ---
@@ -482,35 +456,7 @@ def _joined(before: ChatGenerationChunk | None, chunk: ChatGenerationChunk) -> C
     return chunk if before is None else before + chunk
 
 
-def _message_of(chunk: ChatGenerationChunk | None) -> AIMessage:
-    """Return the message of all chunks of an answer, joined."""
-    if chunk is None:
-        return AIMessage("")
-    message = chunk.message
-    return AIMessage(
-        content=message.content,
-        additional_kwargs=message.additional_kwargs,
-        tool_calls=getattr(message, "tool_calls", []),
-        id=message.id,
-        usage_metadata=getattr(message, "usage_metadata", None),
-    )
-
-
 def _chunk_of(answer: ModelAnswer) -> ChatGenerationChunk:
     """Return the memory's own call, or an answer that was kept, as one chunk."""
     [message] = answer.messages
-    calls = getattr(message, "tool_calls", [])
-    pieces = [
-        tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=index)
-        for index, call in enumerate(calls)
-    ]
-    chunk = AIMessageChunk(
-        content=message.content,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata=message.response_metadata,
-        id=message.id,
-        tool_call_chunks=pieces,
-        usage_metadata=getattr(message, "usage_metadata", None),
-        chunk_position="last",
-    )
-    return ChatGenerationChunk(message=chunk, generation_info=_info_of(answer.response))
+    return chunk_of(message, _info_of(answer.response))

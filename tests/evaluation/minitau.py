@@ -130,7 +130,8 @@ def _task(number: int, person: int, tool: str, *, unlock: bool = False) -> Any:
     ]
     actions = [SimpleNamespace(name=n, arguments=a, requestor=r) for n, a, r in calls]
     wish = {"renew_loan": "renewed", "cancel_loan": "cancelled"}[tool]
-    instructions = SimpleNamespace(reason_for_call=f"You want your loan {loan} {wish}.", known_info=f"You are {name}.")
+    reason = f"You want your loan {loan} {wish}." + (" Your card is locked." if unlock else "")
+    instructions = SimpleNamespace(reason_for_call=reason, known_info=f"You are {name}.")
     return SimpleNamespace(
         id=str(number),
         user_scenario=SimpleNamespace(instructions=instructions),

@@ -14,8 +14,9 @@ from langgraph_toolmem.cli import main
 from langgraph_toolmem.evaluation import EvalSettings, Evaluation, RunRecord, arms_named
 from langgraph_toolmem.evaluation.answers import Usage
 from langgraph_toolmem.evaluation.tau2.agent import LookUps
+from langgraph_toolmem.evaluation.tau2.rates import Rates
 from langgraph_toolmem.evaluation.tau2.source import Tau2Source, safety_of
-from langgraph_toolmem.evaluation.tau2.stub import Rates, StubModel, StubPlan
+from langgraph_toolmem.evaluation.tau2.stub import StubModel, StubPlan
 
 ARMS = ["without", "shadow", "with", "changes", "prefetch", "hints", "tool_search"]
 

@@ -18,7 +18,8 @@ from langgraph_toolmem.evaluation.journal import RunRecord
 from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome
 from langgraph_toolmem.evaluation.tasks import EvalTask, Split
 from langgraph_toolmem.evaluation.tau2.agent import ToolMemAgent, reading_tools
-from langgraph_toolmem.evaluation.tau2.stub import Rates, StubChatModel, StubModel, StubPlan, StubUser
+from langgraph_toolmem.evaluation.tau2.rates import Rates
+from langgraph_toolmem.evaluation.tau2.stub import StubChatModel, StubModel, StubPlan, StubUser
 
 MAX_STEPS: Final = 200
 INSTALL: Final = (
@@ -103,6 +104,10 @@ class Tau2Source:
         rates: of the stub.
         limits: how many tasks of each split; defaults to all.
 
+    Attributes:
+        reading_tools: names of the agent's tools that only read.
+        rates: of the stub.
+
     Raises:
         ConfigurationError: the benchmark is not installed, or has no such domain.
     """
@@ -119,7 +124,8 @@ class Tau2Source:
         if not has_package("tau2"):
             raise ConfigurationError(INSTALL)
         self._registry = import_module("tau2.registry").registry
-        self._domain, self._sides, self._rates = domain, sides, rates or Rates()
+        self._domain, self._sides = domain, sides
+        self.rates = rates or Rates()
         chosen = task_set or domain
         try:
             self._new_environment = self._registry.get_env_constructor(domain)
@@ -136,13 +142,13 @@ class Tau2Source:
             self._tasks += [EvalTask(str(task.id), split, data=task) for task in own[:limit]]
         self.name = f"tau2 {chosen}" + ("" if sides is not None else " by stub")
         environment = self._new_environment()
-        self._reads = reading_tools(environment)
+        self.reading_tools = reading_tools(environment)
         self._all = {tool.name for tool in environment.get_tools()}
 
     @property
     def changing_tools(self) -> set[str]:
         """Return the names of the agent's tools that may change something."""
-        return self._all - self._reads
+        return self._all - self.reading_tools
 
     def tasks(self) -> Sequence[EvalTask]:
         """Return the tasks, those of the train split first."""
@@ -150,7 +156,7 @@ class Tau2Source:
 
     def identity(self) -> str:
         """Return a digest of the tasks and of the stub's rates."""
-        return digest("tau2", self._domain, repr(self._rates), *(task.id for task in self._tasks))
+        return digest("tau2", self._domain, repr(self.rates), *(task.id for task in self._tasks))
 
     def play(self, run: EvalRun) -> TaskOutcome:
         """Run one conversation, and judge it."""
@@ -187,13 +193,13 @@ class Tau2Source:
 
     def _stub(self, run: EvalRun) -> StubModel:
         criteria = run.task.data.evaluation_criteria
-        plan = StubPlan(criteria.actions or [], criteria.communicate_info or [], self._reads, self._all)
-        return StubModel(plan, self._rates, run.seed)
+        plan = StubPlan(criteria.actions or [], criteria.communicate_info or [], self.reading_tools, self._all)
+        return StubModel(plan, self.rates, run.seed)
 
     def _changes(self, messages: Sequence[Any]) -> list[str]:
         """Return the changing calls of both sides, as sorted texts."""
         calls = [call for message in messages for call in getattr(message, "tool_calls", None) or ()]
-        changing = [call for call in calls if call.name not in self._reads]
+        changing = [call for call in calls if call.name not in self.reading_tools]
         return sorted(f"{call.requestor} {call.name} {canonical(call.arguments)}" for call in changing)
 
 

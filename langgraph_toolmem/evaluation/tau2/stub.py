@@ -2,8 +2,8 @@
 
 The model is not a player of fixed actions. It goes on from the results that its request shows, whoever asked for them;
 reads again where a result is missing or is another record's; asks before it changes something; follows a hint at a
-stated rate; and makes needless look-ups at another. Its draws depend on the run's seed and on the point in the plan, so
-they agree in all arms.
+stated rate; and errs at others: needless look-ups, look-ups made twice, and look-ups with a wrong id (`Rates`). Its
+draws depend on the run's seed and on the point in the plan, so they agree in all arms.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import SkipValidation
 
 from langgraph_toolmem.base.text import canonical, digest
+from langgraph_toolmem.evaluation.tau2.rates import Rates
 from langgraph_toolmem.turn.hints import FRAME
 
 CONFIRM: Final = "Please confirm (yes or no): "
@@ -35,19 +36,6 @@ ID_FIELDS: Final = ("order_id", "user_id", "product_id", "customer_id", "line_id
 MAX_READS: Final = 3
 """Times that a look-up is made whose result does not fit."""
 TOKENS_PER_CHAR: Final = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """The rates at which the stub departs from its plan.
-
-    Attributes:
-        follow: share of the points at which it follows a hint that it is shown.
-        err: share of the points at which it makes a look-up that the plan does not have.
-    """
-
-    follow: float = 0.5
-    err: float = 0.0
 
 
 @dataclass(slots=True)
@@ -106,8 +94,8 @@ class StubModel:
             return AIMessage(DO_THIS + json.dumps({"name": action.name, "arguments": action.arguments}))
         if hinted := self._hinted(shown, number):
             return self._call(hinted[0], hinted[1], shown, offered)
-        if self._draws("err", number) < self.rates.err and (needless := self._needless(shown)):
-            return self._call(needless[0], needless[1], shown, offered)
+        if (departure := self._departure(shown, number, action)) is not None:
+            return self._call(departure[0], departure[1], shown, offered)
         name, args = action.name, action.arguments
         if name not in self.plan.reads:
             if (record := self._unread(shown, args)) is not None:
@@ -149,6 +137,21 @@ class StubModel:
 
     def _draws(self, what: str, number: int) -> float:
         return random.Random(digest(what, self.seed, number)).random()
+
+    def _departure(self, shown: _Shown, number: int, action: Any) -> tuple[str, Mapping[str, Any]] | None:
+        """Return a look-up that the plan does not have, at the rates of a model that errs; None: go on by the plan."""
+        if self._draws("err", number) < self.rates.err and (needless := self._needless(shown)):
+            return needless
+        done = self.plan.actions[number - 1] if number else None
+        if done is not None and done.requestor != "user" and self._draws("again", number) < self.rates.again:
+            look_up = (done.name, canonical(done.arguments))
+            if done.name in self.plan.reads and shown.counts().get(look_up, 0) == 1:
+                return done.name, done.arguments
+        if action.name in self.plan.reads and self._draws("failed", number) < self.rates.failed:
+            wrong = _with_a_wrong_id(action.arguments)
+            if wrong is not None and not shown.counts().get((action.name, canonical(wrong)), 0):
+                return action.name, wrong
+        return None
 
     def _unread(self, shown: _Shown, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
         """Return a read of the record that a change is about, if it was not read."""
@@ -278,6 +281,14 @@ class _Shown:
         """Return True if the user reported that an action is done."""
         report = _report(action.name, action.arguments)
         return any(isinstance(message, HumanMessage) and report in message.text for message in self.messages)
+
+
+def _with_a_wrong_id(args: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return arguments whose first id names no record; None without an id."""
+    for name in ID_FIELDS:
+        if isinstance(args.get(name), str):
+            return {**args, name: f"{args[name]}0"}
+    return None
 
 
 def _is_about(args: Mapping[str, Any], text: str) -> bool:
