@@ -22,11 +22,10 @@ from langgraph_toolmem.text.words import stem
 
 NO_TEXTS = {
     "atoms/retrieve.py": "for one search",
-    "evaluation/answers.py": "classes of models",
     "inertia/agents.py": "policies of agents",
     "inertia/prefetch.py": "classes of tools",
     "inertia/settings.py": "names of settings that a program wrote",
-    "models/wrapped.py": "classes of models",
+    "models/copies.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
     "stores/vectors.py": "names of parts of a collection",
     "text/looks.py": "sets of kinds",
