@@ -15,6 +15,7 @@ from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, tab
 if TYPE_CHECKING:
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
     from langgraph_toolmem.evaluation.papers import PaperComparison
+    from langgraph_toolmem.evaluation.tau2.source import Tau2Source
     from langgraph_toolmem.report.savings import TokenPrice
 
 TAU2: Final = "tau2"
@@ -101,18 +102,15 @@ def evaluate(
     from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
     from langgraph_toolmem.evaluation.papers import comparison_of
     from langgraph_toolmem.evaluation.tasks import named_function
+    from langgraph_toolmem.evaluation.tau2.rates import Rates, fitted_rates
     from langgraph_toolmem.runs.logs import load_runs
 
     source: TaskSource
     if tasks == TAU2:
-        from langgraph_toolmem.evaluation.tau2.rates import Rates, fitted_rates
-        from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
-
         if stub == (model is not None):
             raise ConfigurationError("tau2 needs either --model PROVIDER:MODEL or --stub")
-        sides = None if model is None else sides_with_models(model, user_model)
-        limits = TaskLimits(train_tasks, test_tasks)
-        bench = Tau2Source(domain, task_set=task_set, sides=sides, rates=Rates(follow, err), limits=limits)
+        bench = tau2_tasks(domain, task_set, None if model is None else (model, user_model), (train_tasks, test_tasks))
+        bench.rates = Rates(follow, err)
         if rates_of is not None:
             bench.rates = fitted_rates(load_runs(rates_of).runs, bench.reading_tools, follow=follow)
             note(f"Rates of {rates_of.name}: {bench.rates}")
@@ -133,9 +131,30 @@ def evaluate(
         learn_from_tests=learn_from_tests,
     )
     run_evaluation(source, settings, out, read_price(price, currency), max_model_calls, max_cost, as_json=as_json)
-    if as_json:
-        return
-    if stub:
+    if not as_json:
+        show_more(out, paper, safety=stub)
+
+
+def tau2_tasks(
+    domain: str, task_set: str | None, models: tuple[str, str] | None, limits: tuple[int | None, int | None]
+) -> Tau2Source:
+    """Return the tasks of tau2-bench.
+
+    Args:
+        domain: such as "retail".
+        task_set: None: the domain's own.
+        models: of the agent and of the user; None: stubs.
+        limits: number of train and of test tasks; None: all.
+    """
+    from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
+
+    sides = None if models is None else sides_with_models(*models)
+    return Tau2Source(domain, task_set=task_set, sides=sides, limits=TaskLimits(*limits))
+
+
+def show_more(out: Path, paper: PaperComparison | None, *, safety: bool) -> None:
+    """Print what follows the figures: differences between the arms of a stub, a paper's own figures."""
+    if safety:
         show_safety(out)
     if paper is not None:
         show_reported(paper)
