@@ -36,7 +36,7 @@ from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.loop_guard import LoopGuardMiddleware
 from langgraph_toolmem.middleware.outer import Middleware, outer_middleware, surroundings_of
 from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
-from langgraph_toolmem.models.features import steps_for
+from langgraph_toolmem.models.features import MemoryOptions, steps_for
 from langgraph_toolmem.navigator.deferred import ToolSearch
 from langgraph_toolmem.nodes.loop_guard import LoopGuard
 from langgraph_toolmem.nodes.steps import (
@@ -147,14 +147,8 @@ def tool_memory_middleware(
     for index, middleware in enumerate(yours):
         if isinstance(middleware, ToolMemoryMiddleware):
             raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
-    if reflect is None:
-        reflect = any(feature is not False for feature in (recall, planning, preferences))
-    if not isinstance(loop_guard, (bool, LoopGuard)):
-        raise ConfigurationError(f"loop_guard is True, False or a LoopGuard, not {loop_guard!r}.")
     around = surroundings_of(yours, names_given("gated", gated), known=outer is not None)
-    wanted = steps_for(
-        memory,
-        around,
+    options = MemoryOptions(
         shortcut=shortcut,
         prefetch=prefetch,
         context=context,
@@ -164,16 +158,18 @@ def tool_memory_middleware(
         reflect=reflect,
         preferences=preferences,
         tool_search=tool_search,
+        loop_guard=loop_guard,
         steps=steps,
     )
-    if prefetch is not False or context is not False:
+    wanted = steps_for(memory, around, options)
+    if options.has("prefetch") or options.has("context"):
         if outer is None:
             told_once(UNKNOWN_OUTER, name)
         waiting = around.interceptors.tools
         told_once("%s runs no call before its approval or limit of: %s.", name, named(waiting) or "no tool")
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
-    if loop_guard is not False:  # in front: hooks after the model run from the last to the first
-        guard = LoopGuard(memory) if loop_guard is True else loop_guard
+    if options.has("loop_guard"):  # in front: hooks after the model run from the last to the first
+        guard = loop_guard if isinstance(loop_guard, LoopGuard) else LoopGuard(memory)
         middleware_of_memory.insert(0, LoopGuardMiddleware(guard, name=f"{name}LoopGuard"))
     return MiddlewareList([*yours, *middleware_of_memory])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
 
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -13,8 +13,10 @@ from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
+from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import ToolSearch
+from langgraph_toolmem.nodes.loop_guard import LoopGuard
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
     MemoryRecall,
@@ -27,8 +29,6 @@ from langgraph_toolmem.nodes.steps import (
 )
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.step import Step, StepNode
-
-N = TypeVar("N", bound=StepNode)
 
 NO_INTERCEPTORS: Final = Interceptors()
 
@@ -43,6 +43,7 @@ class Surroundings:
         always: names of tools that are always offered.
         tools: names of tools of the host's middleware.
         recorded: True if the memory is at the tools too, and serves the results of look-ups.
+        takes_tools: True if the memory may give the agent tools of its own, such as the summary tool.
     """
 
     models: tuple[Any, ...] = ()
@@ -50,75 +51,148 @@ class Surroundings:
     always: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     recorded: bool = False
+    takes_tools: bool = True
 
 
-def steps_for(
-    memory: ToolMemory,
-    around: Surroundings,
-    *,
-    shortcut: bool | InertiaPolicy | InertiaShortcut = True,
-    prefetch: bool | Prefetch = False,
-    context: bool | PrefetchedContext = False,
-    recall: bool | RecallPolicy | MemoryRecall = False,
-    suggest: bool | SITPolicy | SITSummary = False,
-    planning: bool | SGASettings | SGAPlanner = False,
-    reflect: bool | ReflectionWriter = False,
-    preferences: bool | PreferenceGuide = False,
-    tool_search: bool | ToolSearch | ToolRetriever = False,
-    steps: Iterable[Step[Any]] = (),
-) -> list[Step[Any]]:
+@dataclass(frozen=True, slots=True)
+class FeatureKind:
+    """The values that the option of a feature takes, besides True and False.
+
+    Attributes:
+        node: class of the node that the feature is made of.
+        settings: class of its settings; None if it has none.
+        argument: of the node, which takes the settings.
+    """
+
+    node: type[StepNode]
+    settings: type | None = None
+    argument: str = ""
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """The classes of the option's values."""
+        return (self.node,) if self.settings is None else (self.settings, self.node)
+
+
+FEATURES: Final[Mapping[str, FeatureKind]] = {
+    "shortcut": FeatureKind(InertiaShortcut, InertiaPolicy, "policy"),
+    "recall": FeatureKind(MemoryRecall, RecallPolicy, "policy"),
+    "suggest": FeatureKind(SITSummary, SITPolicy, "policy"),
+    "planning": FeatureKind(SGAPlanner, SGASettings, "settings"),
+    "reflect": FeatureKind(ReflectionWriter),
+    "preferences": FeatureKind(PreferenceGuide),
+    "tool_search": FeatureKind(ToolRetriever, ToolSearch, "search"),
+}
+"""Features with a node of their own."""
+SETTINGS: Final[Mapping[str, type]] = {
+    "prefetch": Prefetch,
+    "context": PrefetchedContext,
+    "loop_guard": LoopGuard,
+}
+"""Features that work within another node, or next to the memory."""
+READERS: Final = ("recall", "planning", "preferences")
+"""Features that read the runs which `reflect` keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryOptions:
+    """The features of a memory at a model; `tool_memory_middleware` describes each.
+
+    Raises:
+        ConfigurationError: an option is neither True, False, nor of a class that it takes.
+    """
+
+    shortcut: bool | InertiaPolicy | InertiaShortcut = True
+    prefetch: bool | Prefetch = False
+    context: bool | PrefetchedContext = False
+    recall: bool | RecallPolicy | MemoryRecall = False
+    suggest: bool | SITPolicy | SITSummary = False
+    planning: bool | SGASettings | SGAPlanner = False
+    reflect: bool | ReflectionWriter | None = None
+    preferences: bool | PreferenceGuide = False
+    tool_search: bool | ToolSearch | ToolRetriever = False
+    loop_guard: bool | LoopGuard = False
+    steps: Iterable[Step[Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Checks types, and turns `reflect` on for the features that read the kept runs."""
+        if self.reflect is None:
+            object.__setattr__(self, "reflect", any(self.has(feature) for feature in READERS))
+        for feature, kind in FEATURES.items():
+            _check_option(feature, getattr(self, feature), kind.classes)
+        for feature, settings in SETTINGS.items():
+            _check_option(feature, getattr(self, feature), (settings,))
+        steps = tuple(self.steps)
+        for step in steps:
+            if not isinstance(step, Step):
+                raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
+        object.__setattr__(self, "steps", steps)
+
+    def has(self, feature: str) -> bool:
+        """Return True if a feature is switched on."""
+        return getattr(self, feature) is not False
+
+    def node(self, feature: str, memory: ToolMemory, **arguments: Any) -> StepNode | None:
+        """Return the node of a feature: the one that was given, or made of its settings; None if it is off.
+
+        Args:
+            feature: one of `FEATURES`.
+            memory: of the node.
+            arguments: further ones of a node that is made here.
+        """
+        given, kind = getattr(self, feature), FEATURES[feature]
+        if given is False:
+            return None
+        if isinstance(given, kind.node):
+            return given
+        if given is not True:
+            arguments[kind.argument] = given
+        node: Any = kind.node
+        made: StepNode = node(memory, **arguments)
+        return made
+
+
+def _check_option(feature: str, given: Any, classes: tuple[type, ...]) -> None:
+    if not isinstance(given, (bool, *classes)):
+        kinds = " or ".join(known.__name__ for known in classes)
+        raise ConfigurationError(f"{feature} must be True, False or an instance of {kinds}, not {given!r}.")
+
+
+def steps_for(memory: ToolMemory, around: Surroundings, options: MemoryOptions) -> list[Step[Any]]:
     """Return the steps of the features, in the order in which they are asked at a model call.
 
     Preferences come first: no shortcut goes to a tool that they leave out. Hints come behind the shortcut: a skipped
     model call needs none of them.
 
     Raises:
-        ConfigurationError: an option cannot work.
+        ConfigurationError: a feature needs a method that the memory does not have.
     """
-    alone = "prefetch" if prefetch is not False else "context" if context is not False else ""
-    if shortcut is False and alone:  # they need the shortcut's decisions too
-        shortcut = method_of(memory, Inertia, alone).policy.with_(shadow=True)
-    acts = _node("shortcut", shortcut, InertiaShortcut, memory, policy=InertiaPolicy, tools=())
-    if acts is not None:
-        acts.step.models = (*acts.step.models, *around.models)
-        acts.step.enable_prefetch(prefetch, around.interceptors)
-        acts.step.enable_context(context, around.interceptors, recorded=around.recorded)
-    offered = [*around.always, *around.tools]
-    nodes: list[StepNode | None] = [
-        _node("reflect", reflect, ReflectionWriter, memory),
-        _node("preferences", preferences, PreferenceGuide, memory, keep=around.always),
-        acts,
-        _node("recall", recall, MemoryRecall, memory, policy=RecallPolicy),
-        _node("suggest", suggest, SITSummary, memory, policy=SITPolicy),
-        _node("planning", planning, SGAPlanner, memory, settings=SGASettings),
-        _node("tool_search", tool_search, ToolRetriever, memory, search=ToolSearch, always=offered),
+    nodes = [
+        options.node("reflect", memory),
+        options.node("preferences", memory, keep=around.always),
+        _shortcut(memory, around, options),
+        options.node("recall", memory),
+        options.node("suggest", memory, summary_tool=around.takes_tools),
+        options.node("planning", memory),
+        options.node("tool_search", memory, always=[*around.always, *around.tools]),
     ]
     asked: list[Step[Any]] = [node.step for node in nodes if node is not None]
-    given = list(steps)
-    for step in given:
-        if not isinstance(step, Step):
-            raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
-    kinds = {type(step) for step in given}
+    kinds = {type(step) for step in options.steps}
     for method in memory.core.listeners:
         asked += [kind(method) for kind in method.steps if kind not in kinds]
-    return asked + given
+    return [*asked, *options.steps]
 
 
-def _node(feature: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **arguments: Any) -> N | None:
-    """Return the node of a feature: given, or made of its options; None if it is switched off.
-
-    An argument that is a class is the class of the options, under the name of the node's argument.
-    """
-    options = {name: value for name, value in arguments.items() if isinstance(value, type)}
-    fixed = {name: value for name, value in arguments.items() if name not in options}
-    if given is False:
-        return None
-    if given is True:
-        return kind(memory, **fixed)
-    if isinstance(kind, type) and isinstance(given, kind):
-        return cast("N", given)
-    for name, expected in options.items():
-        if isinstance(given, expected):
-            return kind(memory, **{name: given}, **fixed)
-    kinds = " or ".join(getattr(known, "__name__", str(known)) for known in (*options.values(), kind))
-    raise ConfigurationError(f"{feature} must be True, False or an instance of {kinds}, not {given!r}.")
+def _shortcut(memory: ToolMemory, around: Surroundings, options: MemoryOptions) -> StepNode | None:
+    """Return the node of the shortcut; in shadow mode where only look-ups before the model need its decisions."""
+    alone = next((feature for feature in ("prefetch", "context") if options.has(feature)), "")
+    if alone and not options.has("shortcut"):
+        policy = method_of(memory, Inertia, alone).policy
+        options = replace(options, shortcut=policy.with_(shadow=True))
+    node = options.node("shortcut", memory, tools=())
+    if node is not None:
+        step = cast("Shortcut", node.step)
+        step.models = (*step.models, *around.models)
+        step.enable_prefetch(options.prefetch, around.interceptors)
+        step.enable_context(options.context, around.interceptors, recorded=around.recorded)
+    return node

@@ -26,7 +26,7 @@ from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
 from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, message_of
-from langgraph_toolmem.models.features import Surroundings, steps_for
+from langgraph_toolmem.models.features import MemoryOptions, Surroundings, steps_for
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
     MemoryRecall,
@@ -114,23 +114,22 @@ def with_tool_memory(
             "tools, retries or fallbacks to it."
         )
     executed = {tool.name: tool for tool in executable_tools(tools)[0] if isinstance(tool, BaseTool)}
-    if suggest is True:
-        suggest = SITSummary(memory, summary_tool=False)
-    elif isinstance(suggest, SITPolicy):
-        suggest = SITSummary(memory, policy=suggest, summary_tool=False)
-    around = Surroundings(interceptors=Interceptors(tools=frozenset(names_given("gated", gated))))
-    wanted = steps_for(
-        memory,
-        around,
+    around = Surroundings(
+        interceptors=Interceptors(tools=frozenset(names_given("gated", gated))),
+        takes_tools=False,
+    )
+    options = MemoryOptions(
         shortcut=shortcut,
         prefetch=prefetch,
         context=context,
         recall=recall,
         suggest=suggest,
         planning=planning,
+        reflect=False,
         preferences=preferences,
         steps=steps,
     )
+    wanted = steps_for(memory, around, options)
     memory.core.catalogue.offered(executed.values())  # reads the schemas once; raises here, not in a run
     at_model = AtModel(memory.core, wanted, Recorder(memory), name=name)
     return copy_with(model, _MIXINS, ModelMemory(at_model, executed, name))

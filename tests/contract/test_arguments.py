@@ -35,6 +35,7 @@ from langgraph_toolmem import (
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.entries.langmem import EntryBaseStore
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.navigator.deferred import ToolSearch
 from langgraph_toolmem.navigator.plan.problem import PlanSettings
 from langgraph_toolmem.nodes import (
@@ -182,6 +183,28 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("planning", 3),
             *each("suggest", "yes"),
             *each("loop_guard", "yes"),
+            *each("context", "yes"),
+            *each("reflect", "yes"),
+            ({"steps": ["mine"]}, "steps holds 'mine'"),
+            ({"prefetched": True}, "did you mean 'prefetch'"),
+        ],
+    ),
+    "with_tool_memory": (
+        of_memory(with_tool_memory, model=ScriptedChatModel(script=script)),
+        [
+            NO_MEMORY,
+            {"model": "gpt-5.1"},
+            *each("gated", "send_mail", 3),
+            *each("shortcut", {"kind": "paper"}, SITPolicy()),
+            *each("prefetch", Prefetch, 3),
+            *each("context", "yes"),
+            *each("recall", "paper", 1),
+            *each("suggest", 1, RecallPolicy()),
+            *each("planning", 3),
+            *each("preferences", "yes"),
+            ({"steps": ["mine"]}, "steps holds 'mine'"),
+            ({"reflect": True}, "no option 'reflect'"),
+            ({"suggests": True}, "did you mean 'suggest'"),
         ],
     ),
     "Prefetch": (plain(Prefetch), each("workers", 0)),
