@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langgraph_toolmem.base.checks import with_known_options
 from langgraph_toolmem.base.copies import SharedByCopies
@@ -17,6 +17,7 @@ from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
+from langgraph_toolmem.core.users import NO_USERS
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.report.report import Report, compare, make_report
 from langgraph_toolmem.report.savings import TokenPrice
@@ -36,11 +37,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.sit import SIT
 
 T = TypeVar("T", bound="ToolMemory")
-
-NO_USERS: Final = (
-    "values of several threads are kept, and no run named its user: forget(user_id=...) will find nothing. Name users "
-    'with config={"configurable": {"user_id": ...}}'
-)
 
 
 def default_methods(*own: Method) -> list[Method]:

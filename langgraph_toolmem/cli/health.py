@@ -159,6 +159,10 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
         yield _problem(f"the disk of {folder} has {_words(left)} left: a memory there learns in RAM only; make room")
     if snapshot is None and events is None:
         yield _note("nothing has been learned there yet")
+    if memory["mixes_users"]:
+        from langgraph_toolmem.core.users import NO_USERS
+
+        yield _note(NO_USERS)
 
 
 def _event_log(events: dict[str, Any]) -> Iterator[Finding]:

@@ -19,6 +19,10 @@ T = TypeVar("T")
 
 USER = "user_id"
 NAMESPACE_FILE = "namespace.json"
+NO_USERS = (
+    "values of several threads are kept, and no run named its user: forget(user_id=...) will find nothing. Name users "
+    'with config={"configurable": {"user_id": ...}}'
+)
 
 
 class User(NamedTuple):

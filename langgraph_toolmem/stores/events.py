@@ -94,6 +94,16 @@ EMPTY: Final = Row(None, "", "", "[]")
 """A row of which only the number counts."""
 
 
+def apply_row(graph: ToolGraph, row: Row) -> str:
+    """Apply a row to a graph; return why it is left out, "" if it is not."""
+    try:
+        graph.apply(row.key, [graph.event_of(each) for each in loads(row.body)])
+    except Exception as error:
+        logger.debug("an event could not be applied", exc_info=error)
+        return describe_error(error)
+    return ""
+
+
 @dataclass(slots=True)
 class StoredRow:
     """A row as it was read; `row` is None if it is damaged. `number` is that in a shared store, if it has one."""
@@ -308,7 +318,7 @@ class EventStore:
         for stored in rows:
             why = "damaged"
             if stored.row is not None:
-                why = self._apply_row(stored.row)
+                why = apply_row(self.graph, stored.row)
             if why:
                 left_out.append(f"{stored.seq} (key {stored.key}, {why})")
             self.upto = stored.seq
@@ -316,15 +326,6 @@ class EventStore:
             named = ", ".join(left_out[:MAX_NAMED])
             more = f" and {len(left_out) - MAX_NAMED:,} more" if len(left_out) > MAX_NAMED else ""
             self.say(f"{len(left_out):,} events of {NAME} cannot be read and are left out: number {named}{more}")
-
-    def _apply_row(self, row: Row) -> str:
-        """Apply a row; return why it is left out, "" if it is not."""
-        try:
-            self.graph.apply(row.key, [self.graph.event_of(each) for each in loads(row.body)])
-        except Exception as error:
-            logger.debug("an event could not be applied", exc_info=error)
-            return describe_error(error)
-        return ""
 
     def refresh(self) -> None:
         """Apply what other processes wrote. Costs some microseconds where they wrote nothing."""
@@ -370,7 +371,7 @@ class EventStore:
         self._reset_graph()
         self._load()
         for row in self._unsaved:
-            self._apply_row(row)
+            apply_row(self.graph, row)
         for each in self.at_reload:
             each()
 
@@ -520,7 +521,7 @@ class EventStore:
                 mine = f"{_COLUMNS} WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
                 self._apply_rows(read_rows(rows.execute(mine, (own,))))
                 for row in self._unsaved:
-                    self._apply_row(row)
+                    apply_row(self.graph, row)
                 [(last,)] = rows.execute(_LAST)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
@@ -607,13 +608,20 @@ def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
 
 
 def inspect_folder(folder: Path) -> dict[str, Any]:
-    """Describe the files of the evidence, for ``toolmem doctor``; ``why`` is the damage, "" if none. Reads only."""
+    """Describe the files of the evidence, for ``toolmem doctor``; reads only.
+
+    ``why`` is the damage of a file, "" if it has none. ``mixes_users`` is True if the values of several threads are
+    kept, and no run named its user.
+    """
     state, log = folder / SNAPSHOT, folder / NAME
     found: dict[str, Any] = {"snapshot": None, "events": None}
+    graph = ToolGraph()
     if state.exists():
         found["snapshot"] = {"bytes": state.stat().st_size, "why": "", "upto": None}
         try:
-            found["snapshot"]["upto"] = snapshot.read_file(state)["upto"]
+            read = snapshot.read_file(state)
+            found["snapshot"]["upto"] = read["upto"]
+            graph.load(read["state"])
         except Exception as error:  # noqa: BLE001 - whatever is in it
             found["snapshot"]["why"] = str(error)
     if log.exists():
@@ -622,7 +630,11 @@ def inspect_folder(folder: Path) -> dict[str, Any]:
             rows = read_rows(query_readonly(log, f"{_COLUMNS} ORDER BY seq") or [])
             found["events"]["rows"] = len(rows)
             found["events"]["damaged"] = [stored.seq for stored in rows if stored.row is None]
+            for stored in rows:
+                if stored.row is not None:  # what is in the snapshot too counts once
+                    apply_row(graph, stored.row)
     aside = sorted(folder.glob("*.corrupt-*"))
+    found["mixes_users"] = graph.mixes_users
     found["quarantined"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
     return found
 

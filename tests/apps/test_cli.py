@@ -28,6 +28,7 @@ from langgraph_toolmem.cli.app import read_policy, read_tools_file
 from langgraph_toolmem.cli.tables import show_report
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.method import Section, TextTable
+from langgraph_toolmem.core.users import NO_USERS
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.report.savings import Saved
 from langgraph_toolmem.stores.database import NAME
@@ -455,6 +456,26 @@ def test_the_text_of_doctor(imported: Path) -> None:
     assert '1 extra not installed. In the checkout of langgraph-toolmem, type: pip install ".[NAME]"' in text
     assert re.search(r"On disk: \S+ \S+ \(snapshot \S+ \S+, readable; events \S+ \S+ with \d+ rows, readable\)", text)
     assert text.endswith("No problem found. ")
+
+
+@pytest.mark.usefixtures("packages")
+@pytest.mark.parametrize(("user", "closed"), [(None, False), (None, True), ("ann", False), ("ann", True)])
+def test_doctor_and_report_say_that_users_are_missing(tmp_path: Path, user: str | None, closed: bool) -> None:
+    """It is known from the snapshot (of a memory that was closed) and from the event log alone."""
+    with ToolMemory(tmp_path, methods=[]) as memory:
+        for number in range(120):
+            memory.observe(
+                h.history(h.user(f"Find R{number}"), h.call("find", {"room": f"R{number}"}), h.words()),
+                thread_id=f"t{number}",
+                user_id=user,
+            )
+        if not closed:
+            assert not (tmp_path / "graph.pickle").exists()
+            assert (NO_USERS in health.examine(tmp_path)["notes"]) == (user is None)
+        assert (NO_USERS in memory.report().problems) == (user is None)
+    if closed:
+        assert (tmp_path / "graph.pickle").exists()
+        assert (NO_USERS in health.examine(tmp_path)["notes"]) == (user is None)
 
 
 def test_doctor_names_missing_and_old_packages(
