@@ -64,7 +64,6 @@ class SeenInput:
 
     def __init__(self, model_input: ModelInput) -> None:
         whole = model_input.complete
-        self.blocks = tuple(model_input.blocks)
         self.fields = _fields_of(model_input.context) if whole else {}
         self._text = model_input.system if whole else ""
         self._values: dict[str, Any] = {}
@@ -114,7 +113,7 @@ class SeenInput:
         kept = [*descriptors, *(f"xf|{name}" for name in self.fields if "|" not in name)]
         values = {each: self.value_at(each) for each in dict.fromkeys(kept)}
         known = {each: value_digest(each, canon(value)) for each, value in values.items() if value is not ABSENT}
-        return SeenDigests(known, self.blocks)
+        return SeenDigests(known)
 
     # --- reading ---
 
@@ -190,12 +189,9 @@ class SeenDigests:
 
     Attributes:
         values: descriptor of a source -> `value_digest` of its value.
-        blocks: digests of the non-text blocks.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
-    blocks: tuple[str, ...] = ()
-
     fields: Mapping[str, Primitive] = field(default_factory=dict, init=False)
     """The values of fields are not kept."""
 
@@ -218,12 +214,12 @@ class SeenDigests:
 
     def plain(self) -> list[Any]:
         """Return plain containers for an event."""
-        return [dict(self.values), list(self.blocks)]
+        return [dict(self.values)]
 
     @classmethod
     def of(cls, plain: list[Any]) -> SeenDigests:
         """Return what `plain` wrote."""
-        return cls(plain[0], tuple(plain[1]))
+        return cls(plain[0])
 
 
 NOTHING_SEEN: Final = SeenDigests()
@@ -243,14 +239,12 @@ def value_digest(descriptor: str, text: str) -> str:
 def read_input(model_input: ModelInput) -> SeenInput:
     """Return a model's input as a source of values; equal ones are read once."""
     context = tuple(sorted(model_input.context.items()))
-    return _read_input(model_input.system, context, tuple(model_input.blocks), model_input.complete)
+    return _read_input(model_input.system, context, model_input.complete)
 
 
 @cached(mebibytes=8, weigh=lambda system, *_: 2 * len(system) + 1000)
-def _read_input(
-    system: str, context: tuple[tuple[str, Primitive], ...], blocks: tuple[str, ...], complete: bool
-) -> SeenInput:
-    return SeenInput(ModelInput(system, dict(context), blocks, complete))
+def _read_input(system: str, context: tuple[tuple[str, Primitive], ...], complete: bool) -> SeenInput:
+    return SeenInput(ModelInput(system, dict(context), complete))
 
 
 def _fields_of(context: Mapping[str, Primitive]) -> dict[str, Primitive]:

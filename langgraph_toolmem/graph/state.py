@@ -47,7 +47,8 @@ class RunState:
         since_user: calls since the latest user message.
         latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
         inputs: (tool, parameter) -> its latest value; `input_texts`: the same as `canon` writes it.
-        seen: prompt, context and pictures of the model call that comes next.
+        media: digests of the pictures and files in the user's messages of the episode, one per message that has any.
+        seen: prompt and context of the model call that comes next.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
 
@@ -65,6 +66,7 @@ class RunState:
         self.latest: tuple[ExecutedCall, ...] = ()
         self.episode = ""
         self.since_episode: list[ExecutedCall] = []
+        self.media: tuple[str, ...] = ()
         self.stopped = False
         self.seen: SeenInput | SeenDigests = NOTHING_SEEN
         self.inputs: dict[tuple[str, str], Any] = {}
@@ -114,8 +116,11 @@ class RunState:
             self.symbols.append(USER)
         if message.episode != self.episode or not message.episode:
             self.episode = message.episode
+            self.media = ()
             if message.episode:
                 self.since_episode = []
+        if message.media:
+            self.media += (message.media,)
         self.user = read_text(message.text)
         self.user_key = message.key
         self.asked = self._words

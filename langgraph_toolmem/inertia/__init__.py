@@ -48,7 +48,7 @@ from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.agents import AUDIT, SHADOW, AgentPolicy, Agents, check_of, would_save
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
-from langgraph_toolmem.inertia.cases import SURE, Cases, learn_case
+from langgraph_toolmem.inertia.cases import SURE, Cases, Guess, learn_case
 from langgraph_toolmem.inertia.context import (
     ContextHeldOut,
     ContextMade,
@@ -96,6 +96,8 @@ if TYPE_CHECKING:
 
 MAX_TOLD: Final = 256
 """Sets of tools that are logged."""
+
+ONLY_THE_MODEL_READS: Final = "the request holds a picture or file, which only the model reads"
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
@@ -387,6 +389,8 @@ class Inertia(Method):
                 chosen_by=chosen,
                 draw=self._draw(state),
             )
+            if state.media:  # the paper's rules look at tools and arguments alone
+                decision = Decision(None, Refusal("picture", ONLY_THE_MODEL_READS), decision.options)
             return decision, ()
         neighbours = graph.cases.near(state, k=NEIGHBOURS)
         turn = calibrated.ModelTurn(
@@ -491,9 +495,13 @@ class Inertia(Method):
             record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
             record += self._corrected(learned, judged, number, checked=bool(would_act))
-        best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
-        alters = best is not None and changes(best)
-        record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
+        guess: Guess | None = None
+        if stopped:
+            guess = Guess(stopped, 1.0, changes(stopped), stopped=True)
+        elif judged:
+            tool, _, _, confidence, *_ = judged[0]
+            guess = Guess(tool, confidence, changes(tool))
+        record += learn_case(self.cases, learned, guess, number)
         record += followed(state, turn, learned.thread, learned.user)
         record += [ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review]
         record += credit_varied(state, specs)

@@ -202,6 +202,11 @@ def guarded(best: Weighed, turn: ModelTurn) -> Refusal | None:
     return refusal(best.tool, calls, specs=turn.specs, policy=turn.policy, graph=turn.graph, state=turn.state)
 
 
+def other_media(best: Weighed, turn: ModelTurn) -> Refusal | None:
+    """Refuse a call for a request with other pictures or files than those that led to it before (`cases`)."""
+    return turn.tables.cases.other_media(turn.state, best.tool, changes=best.changes)
+
+
 def unfamiliar(best: Weighed, turn: ModelTurn) -> Refusal | None:
     """Refuse a call for a request with too many new words; before a change, any word that decides (`novelty`)."""
     refused = turn.tables.novelty.refusal(best.tool, best.new_words)
@@ -246,6 +251,7 @@ def other_cases(best: Weighed, turn: ModelTurn) -> Refusal | None:
 VETOES: Final[tuple[Veto, ...]] = (
     answer_in_words,
     guarded,
+    other_media,
     unfamiliar,
     unproven,
     low_confidence,

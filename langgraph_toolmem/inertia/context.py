@@ -29,7 +29,7 @@ from langgraph_toolmem.runs.values import canon_args
 HARD: Final = frozenset(
     {
         *("invalid_arguments", "repeat", "unknown_tool", "excluded", "destructive"),
-        *("steers_the_run", "not_named", "stopped", "source_withdrawn"),
+        *("steers_the_run", "not_named", "stopped", "source_withdrawn", "picture"),
     }
 )
 """Reasons against a call that hold however likely it is."""

@@ -338,7 +338,7 @@ class ContextLookups:
 
     def _stops(self, call: Call) -> bool:
         """Return True if nothing is looked up before this model call, whatever is likely."""
-        if not is_active() or call.held_out or call.tool_choice not in FREE_CHOICE or call.model_input.blocks:
+        if not is_active() or call.held_out or call.tool_choice not in FREE_CHOICE:
             return True
         if loop_of_run() is not None and config_of() is None:  # async code before Python 3.11
             return True

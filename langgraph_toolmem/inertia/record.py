@@ -65,7 +65,7 @@ class TurnOpened(Event):
         judged: the predicted calls, as `plain_judged` writes them.
         would_act: AUDITED or SHADOWED (`inertia.budget`) if the best of them would be made, else 0.
         user: digest of the user, if known.
-        seen: prompt, context and pictures, as `SeenDigests.plain` writes them.
+        seen: prompt and context, as `SeenDigests.plain` writes them.
     """
 
     kind = "turn_opened"

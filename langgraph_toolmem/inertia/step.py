@@ -164,8 +164,6 @@ class Shortcut(Step[Inertia]):
             return Refusal("held_out", HELD_OUT)
         if call.tool_choice not in FREE_CHOICE:
             return Refusal("tool_choice", "the request settles which tools may be called: the model is asked")
-        if call.model_input.blocks:  # a request with the same words and another picture got the first one's call
-            return Refusal("picture", "the request holds a picture or file, which only the model reads")
         for model in (call.model, *self.models):
             if model is not None and (rule := refusal_of(model, call.settings)):
                 text = f"{rule}: its API refuses turns that the model did not make"

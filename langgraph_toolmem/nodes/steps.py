@@ -34,7 +34,6 @@ from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
 from langgraph_toolmem.runs.messages import status_of
-from langgraph_toolmem.runs.model_input import ModelInput
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, as_tool, name_of, read_tools
 from langgraph_toolmem.sit import SIT
@@ -43,7 +42,7 @@ from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import StepOutput, left_out_now
 from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, told_once, user_id_of
-from langgraph_toolmem.turn.seen import SeenMessages, blocks_of, model_input_of
+from langgraph_toolmem.turn.seen import SeenMessages, model_input_of
 from langgraph_toolmem.turn.step import Call, MemoryNode, StepNode, report
 
 M = TypeVar("M", bound=Method)
@@ -469,7 +468,6 @@ class InertiaShortcut(StepNode):
         call.offered, call.tools = self._tools, self._specs
         if self._system is None:
             told_once(NO_PROMPT)
-            call.model_input = ModelInput(blocks=blocks_of(call.messages))
             return call
         system = self._system if isinstance(self._system, str) else self._system(state, call.runtime)
         messages = SeenMessages(call.messages, [])

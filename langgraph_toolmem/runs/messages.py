@@ -6,6 +6,7 @@ by text and therefore **shared**: do not change them in place.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -121,6 +122,9 @@ text text-plain image image_url audio video file resource resource_link document
 tool_use tool_call function_call json input_text output_text refusal search_result non_standard guard_content cachePoint
 """)
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
+_NO_MEDIA = _TEXT_TYPES | {"reasoning", "thinking"}
+_NOT_OF_MEDIA = frozenset({"id", "index", "cache_control"})
+"""Fields of a block that differ where the same picture is sent again."""
 
 
 class _KnownAnswer(NamedTuple):
@@ -182,6 +186,39 @@ def text_of(content: Any, *, separator: str = "") -> str:
         if room <= 0:
             break
     return separator.join(texts)
+
+
+def media_of(content: Any) -> str:
+    """Return a digest of the pictures, files and other non-text blocks of a message; "" if it has none.
+
+    All of a picture counts: two uncompressed ones of equal size may have equal ends.
+    """
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return ""
+    hashed = hashlib.blake2b(digest_size=12)
+    has_media = False
+    for part in content:
+        if isinstance(part, Mapping) and part.get("type") not in _NO_MEDIA:
+            has_media = True
+            _hash_into(hashed, {name: value for name, value in part.items() if name not in _NOT_OF_MEDIA})
+    return hashed.hexdigest() if has_media else ""
+
+
+def _hash_into(hashed: Any, value: Any) -> None:
+    """Add plain data to a hash; each part with its length, so that no two values give the same bytes."""
+    if isinstance(value, Mapping):
+        hashed.update(b"{%d" % len(value))
+        for name in sorted(value, key=str):
+            _hash_into(hashed, str(name))
+            _hash_into(hashed, value[name])
+    elif isinstance(value, (list, tuple)):
+        hashed.update(b"[%d" % len(value))
+        for item in value:
+            _hash_into(hashed, item)
+    else:
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+        hashed.update(b":%d:" % len(data))
+        hashed.update(data)
 
 
 def output_of(content: Any) -> Any:

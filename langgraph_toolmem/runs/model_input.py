@@ -1,4 +1,4 @@
-"""The part of the model's request that the thread's messages do not hold: prompt, run context, pictures."""
+"""The part of the model's request that the thread's messages do not hold: prompt and run context."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ class ModelInput:
     Attributes:
         system: text of the system prompt, and of user messages that are in the request but not in the state.
         context: primitive fields of the run's context, by name.
-        blocks: digests of the non-text blocks (pictures, files) of the latest user message.
         complete: True if nothing can be missing, because the memory stands right at the model. If False, prompt and
             context give no values.
     """
 
     system: str = ""
     context: Mapping[str, Primitive] = field(default_factory=dict)
-    blocks: tuple[str, ...] = ()
     complete: bool = False
 
 

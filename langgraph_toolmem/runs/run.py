@@ -115,11 +115,19 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message of the user: its text, its identity, and the digest of its episode."""
+    """A message of the user.
+
+    Attributes:
+        text: Its text.
+        key: Its identity.
+        episode: Digest of its episode.
+        media: Digest of its pictures, files and other non-text blocks; "" if it has none.
+    """
 
     text: str
     key: str
     episode: str = ""
+    media: str = ""
 
 
 @dataclass(frozen=True, slots=True)

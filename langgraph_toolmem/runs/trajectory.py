@@ -42,6 +42,7 @@ from langgraph_toolmem.runs.messages import (
     describe,
     edited_call,
     entries_of,
+    media_of,
     message_of,
     output_of,
     status_of,
@@ -390,7 +391,7 @@ class _TurnReader:
         if not self._scope:
             self._scope = digest("text", text)
         self._asked = self._identity("user", message, text)
-        self.events.append(UserMessage(text, self._asked))
+        self.events.append(UserMessage(text, self._asked, media=media_of(message.content)))
 
     def _turn(self, message: AIMessage) -> None:
         if self._headless:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.text import identity_of
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput, Primitive
 from langgraph_toolmem.runs.values import MAX_READ
-from langgraph_toolmem.turn.hints import is_users
 
-_TEXT_BLOCKS: Final = ("text", "reasoning", "thinking")
 _LIMIT: Final = 64
 """Fields of a context that are read."""
 
@@ -83,7 +79,6 @@ def model_input_of(
     return ModelInput(
         system="\n".join(part for part in parts if part),
         context=primitives_of(getattr(runtime, "context", None), private),
-        blocks=blocks_of(messages.own),
         complete=complete,
     )
 
@@ -123,23 +118,3 @@ def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive
         if is_read and isinstance(value, (str, int, float, bool)):
             found[name] = value
     return found
-
-
-def blocks_of(messages: Sequence[Any]) -> tuple[str, ...]:
-    """Return digests of the pictures, files and other non-text blocks of the latest user message."""
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage) and is_users(message):
-            content = message.content if isinstance(message.content, list) else []
-            blocks = [block for block in content if isinstance(block, dict)]
-            return tuple(_digest_of(block) for block in blocks if block.get("type") not in _TEXT_BLOCKS)
-    return ()
-
-
-def _digest_of(block: Mapping[str, Any]) -> str:
-    hashed = hashlib.blake2b(digest_size=12)
-    for name in sorted(block, key=str):
-        hashed.update(str(name).encode("utf-8", "replace"))
-        value = block[name]
-        text = identity_of(value)
-        hashed.update(text.encode("utf-8", "replace"))
-    return hashed.hexdigest()

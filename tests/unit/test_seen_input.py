@@ -24,7 +24,7 @@ Version v1.2 of the rules. Account acc-9"""
 
 
 def seen(system: str = PROMPT, *, complete: bool = True, **context: Any) -> SeenInput:
-    return SeenInput(ModelInput(system, context, (), complete))
+    return SeenInput(ModelInput(system, context, complete))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from langgraph.types import Command
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, looks_unique
+from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.messages import output_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.trajectory import ExecutionLog, parse_run
@@ -130,6 +131,50 @@ def test_outputs(content: Any, output: Any) -> None:
 
 
 # --- calls: parallel, unanswered, rejected, repeated
+
+
+LONG = "A" * 9_000
+
+
+def shown(content: Any) -> str:
+    """The media of a user's message, as a run holds them."""
+    run = parse_run([HumanMessage(content)])
+    assert isinstance(run.events[0], UserMessage)
+    return run.events[0].media
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ({"type": "image", "base64": LONG}, {"type": "image", "base64": LONG}, True),
+        ({"type": "image", "base64": LONG, "id": "lc_1"}, {"type": "image", "base64": LONG, "id": "lc_2"}, True),
+        ({"type": "image", "base64": LONG}, {"cache_control": {}, "base64": LONG, "type": "image"}, True),
+        ({"type": "image", "base64": LONG}, {"type": "image", "base64": LONG[:4_000] + "B" + LONG[4_001:]}, False),
+        ({"type": "image_url", "image_url": {"url": "a"}}, {"type": "image_url", "image_url": {"url": "b"}}, False),
+        ({"type": "file", "file_id": "f1"}, {"type": "file", "file_id": "f2"}, False),
+        ({"type": "image", "base64": b"ab"}, {"type": "image", "base64": b"ac"}, False),
+    ],
+    ids=["the same", "its id", "its cache mark", "within", "an address", "a file", "bytes"],
+)
+def test_the_same_picture_is_known_again_and_no_other(one: Any, other: Any, alike: bool) -> None:
+    text = {"type": "text", "text": "What is it?"}
+    assert (shown([text, one]) == shown([{"type": "text", "text": "And this?"}, other])) == alike
+    assert shown([one, other]) != shown([one]) != ""
+
+
+def test_a_message_of_text_alone_has_no_media() -> None:
+    assert shown("Hello") == shown([{"type": "text", "text": "Hello"}, "there"]) == shown([]) == ""
+
+
+def test_a_picture_belongs_to_its_episode() -> None:
+    """A reply to a question back has the picture of the message before; the next request has none."""
+    picture = [{"type": "text", "text": "Repair this"}, {"type": "image", "base64": LONG}]
+    history = [HumanMessage(picture), AIMessage("Shall I send somebody on Monday?"), HumanMessage("Yes please")]
+    first = RunState.of(parse_run(history[:1], thread_id="t")).media
+    assert RunState.of(parse_run(history, thread_id="t")).media == first != ()
+    asked = {"name": "send", "args": {}, "id": "c1", "type": "tool_call"}
+    history += [AIMessage("", tool_calls=[asked]), ToolMessage("ok", tool_call_id="c1"), AIMessage("Somebody comes.")]
+    assert RunState.of(parse_run([*history, HumanMessage("List my orders")], thread_id="t")).media == ()
 
 
 def test_calls_stay_pending_until_all_are_answered() -> None:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from histories import call, run_of, shortcut, user
+from histories import call, calls, run_of, shortcut, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -19,10 +20,13 @@ from langgraph_toolmem.inertia.cases import (
     MAX_CASES,
     Cases,
     CaseSeen,
+    Guess,
     OutputSeen,
+    learn_case,
     made_by_memory,
     pair_key,
 )
+from langgraph_toolmem.runs.run import Turn
 
 TODAY = 20_600
 DONE = {"status": "delivered", "total": 40}
@@ -219,3 +223,22 @@ def test_the_oldest_cases_leave_and_a_user_is_forgotten(desk: Desk):
     assert again.to_state() == desk.cases.to_state()
     assert desk.cases.forget(Forgotten("ann")) == MAX_CASES
     assert desk.doubts(DONE)
+
+
+@pytest.mark.parametrize(
+    ("turn", "stopped", "hit"),
+    [
+        (["look"], False, 1),
+        (["refund", "look"], False, 1),
+        (["refund"], False, 0),
+        (["look"], True, 0),
+    ],
+    ids=["the tool", "with another", "another", "stopped by a person"],
+)
+def test_a_hit_is_a_call_of_the_expected_tool(turn: list[str], stopped: bool, hit: int):
+    cases = ToolGraph().register(Cases)
+    made = run_of(user("Refund it"), calls([(tool, {}, "ok") for tool in turn]), thread_id="t").events[-1]
+    assert isinstance(made, Turn)
+    learned = LearnedTurn(state_of(DONE), made, "run", "thread", None, {}, 0, {}, {})
+    record = learn_case(cases, learned, Guess("look", 0.9, changes=False, stopped=stopped), 1)
+    assert [event.hit for event in record if isinstance(event, CaseSeen)] == [hit]
