@@ -8,14 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 
-import pytest
+import modules as parsed
+from modules import PACKAGE, one_worker
 
-import langgraph_toolmem
-
-pytestmark = pytest.mark.xdist_group("layers")  # the modules are parsed once
-ROOT = Path(langgraph_toolmem.__file__).parent
+pytestmark = one_worker
 NAME = "langgraph_toolmem"
 FLOORS = [
     {"_version", "base"},
@@ -55,10 +52,10 @@ FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 def modules() -> dict[str, ast.Module]:
     """Every module of the package by its dotted name below it."""
     found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
+    for path, _, tree in parsed.modules():
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
-        found[name] = ast.parse(path.read_text())
+        found[name] = tree
     return found
 
 
@@ -154,7 +151,7 @@ def private_names(folder: str) -> set[str]:
 
 
 def _folder(module: str) -> str:
-    return module if (ROOT / module.replace(".", "/")).is_dir() else module.rpartition(".")[0]
+    return module if (PACKAGE / module.replace(".", "/")).is_dir() else module.rpartition(".")[0]
 
 
 def test_no_private_name_crosses_a_folder() -> None:

@@ -51,18 +51,21 @@ def expressions() -> dict[str, tuple[re.Pattern[str], set[str]]]:
             for constant, pattern in vars(importlib.import_module(name.removesuffix(".__init__"))).items():
                 if isinstance(pattern, re.Pattern) and re.search(rf"(?m)^{constant}\b.*= re\.compile", source):
                     users = [source] if constant.startswith("_") else list(sources.values())
-                    used = {m for text in users for m in METHODS if re.search(rf"\b{constant}\.{m}\b", text)}
+                    named = [text for text in users if f"{constant}." in text]
+                    used = {m for text in named for m in METHODS if re.search(rf"\b{constant}\.{m}\b", text)}
                     found[f"{place}:{constant}"] = (pattern, used or {"search"})
-        for number, (method, text, flags) in enumerate(inline(ast.parse(source))):
+        for number, (method, text, flags) in enumerate(inline(source)):
             found[f"{place}:{number}:{method}"] = (re.compile(text, flags), {method})
     for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE):
         found[f"text/looks.py:{len(kinds)} kinds"] = (looks.scanner(kinds).pattern, {"finditer"})
     return found
 
 
-def inline(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
+def inline(source: str) -> Iterator[tuple[str, str, int]]:
     """Yield method and text of the expressions that are given where they are used."""
-    for node in ast.walk(tree):
+    if not re.search(rf"\bre\.({'|'.join(METHODS)})\b", source):
+        return  # each worker collects the tests, and parsing all modules takes seconds
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
             of, text = node.func.value, node.args[0] if node.args else None
             if isinstance(of, ast.Name) and of.id == "re" and isinstance(text, ast.Constant):

@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from modules import modules, one_worker
 from places import ROOT
 
+pytestmark = one_worker
 QUESTIONS = ("What ", "Whether ", "How ", "Which ", "Where ", "Who ")
 BANNED = {
     r"(is|are|was) (told|heard)( of)?\b": "name the actor: reports, is notified",
@@ -37,7 +39,6 @@ BANNED = {
 }
 HEADING = re.compile(r"\b(house|rooms?|gears?|shelf|shelves|twins?|strangers?)\b", re.IGNORECASE)
 PAGES = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
-MODULES = sorted((ROOT / "langgraph_toolmem").rglob("*.py"))
 
 
 @cache
@@ -45,8 +46,8 @@ def texts() -> list[tuple[Path, str]]:
     """What people read: docstrings and messages of the modules, and the pages."""
     constants = [
         (path, node.value)
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, _, tree in modules()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
     ]
     pages = [(path, path.read_text(encoding="utf-8")) for path in PAGES]
@@ -68,8 +69,8 @@ def test_no_docstring_begins_with_a_question_word() -> None:
     """Those of constants and fields count too: any string that stands as a statement."""
     found = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, _, tree in modules()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if (text := node.value.value.strip()).startswith(QUESTIONS)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 
+import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_toolmem.graph.state import Folds, RunState
@@ -98,9 +99,10 @@ class Thread:
         return Reading(knowledge).extend(self.messages)
 
 
-def test_reading_on_is_as_reading_anew() -> None:
+@pytest.mark.parametrize("seeds", [range(16), pytest.param(range(16, 80), marks=pytest.mark.long)], ids=str)
+def test_reading_on_is_as_reading_anew(seeds: range) -> None:
     kept = 0
-    for seed in range(50):
+    for seed in seeds:
         thread = Thread(seed)
         for _ in range(80):
             thread.step()
@@ -118,4 +120,4 @@ def test_reading_on_is_as_reading_anew() -> None:
             state, folded = thread.folds.of(ours), RunState.of(anew)
             for name in vars(folded):
                 assert getattr(state, name) == getattr(folded, name), (seed, name)
-    assert kept > 500
+    assert kept > 10 * len(seeds)
