@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from children import Child, run
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
@@ -162,27 +161,21 @@ def test_a_program_that_does_not_close_its_memory(tmp_path: Path, end: str, mome
     if end == "server" and importlib.util.find_spec("uvicorn") is None:
         pytest.skip("uvicorn is not installed")
     runs, wait = moment
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "memory"), end, str(runs), str(wait)]
-    with (
-        (tmp_path / "log").open("w+") as log,
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-    ):
-        assert process.stdout is not None
-        hangs = threading.Timer(120.0, process.kill)
-        hangs.start()
-        acknowledged = [process.stdout.readline().strip()]
-        if end in ("signal", "server"):
-            time.sleep(wait)
-            process.send_signal(signal.SIGTERM)
-        last = time.monotonic()
-        for line in process.stdout:
-            acknowledged.append(line.strip())
-            last = time.monotonic() + (0.0 if end in ("signal", "server") else wait)
-        status = process.wait()
-        seconds = time.monotonic() - last
-        hangs.cancel()
-        log.seek(0)
-        assert status == ENDS[end], log.read()[-2_000:]
+    child = Child(PROGRAM, tmp_path / "memory", end, runs, wait, fresh=moment == STARTING)
+    hangs = threading.Timer(120.0, child.kill)
+    hangs.start()
+    acknowledged = [child.line()]
+    if end in ("signal", "server"):
+        time.sleep(wait)
+        os.kill(child.pid, signal.SIGTERM)
+    last = time.monotonic()
+    for line in iter(child.lines.get, None):
+        acknowledged.append(line)
+        last = time.monotonic() + (0.0 if end in ("signal", "server") else wait)
+    status = child.wait()
+    seconds = time.monotonic() - last
+    hangs.cancel()
+    assert status == ENDS[end], child.stderr[-2_000:]
     assert len(acknowledged) == runs or end == "signal"
     assert acknowledged[0]
     assert seconds < threads.NATIVE_SECONDS
@@ -192,7 +185,7 @@ def test_a_program_that_does_not_close_its_memory(tmp_path: Path, end: str, mome
 
 
 def test_native_code_is_awaited_and_only_the_main_thread_enters_it_later() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run(THREADS)
     assert (done.returncode, done.stdout.split()) == (7, ["before", "told", "StorageError", "out", "after"]), (
         done.stderr
     )

@@ -146,7 +146,7 @@ def child(what: Callable[[Path, str, int], Any], folder: Path, kind: str, seed: 
 def run_in_child(what: Callable[..., Any], folder: Path, kind: str, seed: int, *, kill: float | None = None) -> Any:
     """Return what the process found, if it could write it; `kill`: seconds after its first acknowledged run."""
     context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chromadb", "langgraph.prebuilt", "langgraph_toolmem.entries.entry"])
+    context.set_forkserver_preload(["pytest", "chromadb.api.rust", "desk", "queues", "langgraph_toolmem.cli.health"])
     process = context.Process(target=child, args=(what, folder, kind, seed))
     process.start()
     if kill is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import run
 from desk import EAGER, Desk, history, request, warm
 from langchain_core.messages import HumanMessage
-from places import ROOT, TESTS
 
 from langgraph_toolmem import StorageError, ToolMemory
 from langgraph_toolmem.base import threads
@@ -26,23 +24,30 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="fork"),
     pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
 ]
-ALONE = "TOOLMEM_TEST_ALONE"
 ZOE = [HumanMessage(request("Zoe"), id="zoe")]
+ALONE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import test_forks
+test_forks.alone(sys.argv[2], Path(sys.argv[3]))
+"""
 
 
-def in_a_process_of_its_own(test: Callable[..., None]) -> Callable[..., None]:
+def in_a_process_of_its_own(test: Callable[[Path], None]) -> Callable[[Path], None]:
     """Runs a test so that no thread which another test left behind holds anything while it forks."""
 
     @wraps(test)
-    def run(**given: Any) -> None:
-        if os.environ.get(ALONE):
-            test(**given)
-            return
-        command = [sys.executable, "-m", "pytest", "-n", "0", f"{__file__}::{test.__name__}"]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, ALONE: "1"}, timeout=100, capture_output=True)
-        assert done.returncode == 0, done.stdout.decode()[-4_000:]
+    def begun(tmp_path: Path) -> None:
+        done = run(ALONE, Path(__file__).parent, test.__name__, tmp_path)
+        assert done.returncode == 0, done.stderr[-4_000:]
 
-    return run
+    return begun
+
+
+def alone(name: str, folder: Path) -> None:
+    """Does what the test of that name says, in the process that was begun for it."""
+    globals()[name].__wrapped__(folder)
 
 
 def in_a_child(do: Callable[..., None], *args: Any) -> None:
@@ -91,7 +96,8 @@ def learns(memory: ToolMemory, desk: Desk) -> None:
 
 
 @in_a_process_of_its_own
-def test_a_child_learns_and_its_parent_knows_it(desk: Desk, tmp_path: Path) -> None:
+def test_a_child_learns_and_its_parent_knows_it(tmp_path: Path) -> None:
+    desk = Desk()
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         warm(memory, 13)
         memory.finish(history(4), thread_id="judged", success=True)
@@ -121,7 +127,8 @@ def refused(folder: Path, desk: Desk) -> None:
 
 
 @in_a_process_of_its_own
-def test_a_child_of_a_parent_that_used_chroma_is_told(desk: Desk, tmp_path: Path) -> None:
+def test_a_child_of_a_parent_that_used_chroma_is_told(tmp_path: Path) -> None:
+    desk = Desk()
     with ToolMemory(tmp_path / "parent", tools=desk.tools) as memory:
         memory.finish(history(1), thread_id="a", success=True)
         assert memory.flush()
@@ -156,8 +163,8 @@ raise SystemExit(any(codes))
 
 
 def test_workers_of_a_preloaded_app_make_their_own(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PRELOAD, str(tmp_path)], cwd=TESTS, timeout=300, check=False)
-    assert done.returncode == 0
+    done = run(PRELOAD, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def in_ram(memory: ToolMemory) -> None:
@@ -167,8 +174,8 @@ def in_ram(memory: ToolMemory) -> None:
 
 
 @in_a_process_of_its_own
-def test_a_memory_in_ram_goes_on_by_itself(desk: Desk) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools) as memory:
+def test_a_memory_in_ram_goes_on_by_itself(tmp_path: Path) -> None:
+    with ToolMemory.ephemeral(tools=Desk().tools) as memory:
         warm(memory, 1)
         in_a_child(in_ram, memory)
         assert memory.report().turns == 4
