@@ -4,7 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-dev
 STAMP_ALL := $(VENV)/.stamp-dev-all
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-compile
+# pip compiles with one processor. Some of the 15,000 modules are templates, which do not compile.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+
+# Containers often forbid bytecode. Then each worker and each child process compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-extras test-all test-oldest tests lint data bench docs format clean
@@ -15,10 +20,12 @@ help: ## show what there is
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[dev]'
+	$(COMPILE)
 	touch $@
 
 $(STAMP_ALL): $(STAMP)
 	$(PIP) --editable '.[dev-all]'
+	$(COMPILE)
 	touch $@
 
 demo: $(STAMP) ## an office agent with and without the memory: model calls saved, changes nobody asked for, time
