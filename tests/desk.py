@@ -37,29 +37,33 @@ class Desk:
         with self._lock:
             self.done.append((tool_name, args))
 
+    def find_customer(self, name: str) -> str:
+        """Find a customer by name."""
+        self.did("find_customer", name=name)
+        return json.dumps({"customer_id": f"C-{number(name)}"})
+
+    def latest_order(self, customer_id: str) -> str:
+        """The latest order of a customer."""
+        self.did("latest_order", customer_id=customer_id)
+        return json.dumps({"order_id": customer_id.replace("C-", "O-"), "state": "shipped"})
+
+    def add_note(self, order_id: str, note: str) -> str:
+        """Add a note to an order."""
+        self.did("add_note", order_id=order_id, note=note)
+        return json.dumps({"saved": True})
+
     @cached_property
     def tools(self) -> list[BaseTool]:
-        @tool
-        def find_customer(name: str) -> str:
-            """Find a customer by name."""
-            self.did("find_customer", name=name)
-            return json.dumps({"customer_id": f"C-{number(name)}"})
+        return [
+            made.model_copy(update={"func": getattr(self, made.name), "tags": ["read_only"]}) for made in _made_tools()
+        ]
 
-        @tool
-        def latest_order(customer_id: str) -> str:
-            """The latest order of a customer."""
-            self.did("latest_order", customer_id=customer_id)
-            return json.dumps({"order_id": customer_id.replace("C-", "O-"), "state": "shipped"})
 
-        @tool
-        def add_note(order_id: str, note: str) -> str:
-            """Add a note to an order."""
-            self.did("add_note", order_id=order_id, note=note)
-            return json.dumps({"saved": True})
-
-        for each in (made := [find_customer, latest_order, add_note]):
-            each.tags = ["read_only"]
-        return made
+@cache
+def _made_tools() -> list[BaseTool]:
+    """The tools of a desk; making them, pydantic's models of their arguments above all, takes longer than most runs."""
+    desk = Desk()
+    return [tool(each) for each in (desk.find_customer, desk.latest_order, desk.add_note)]
 
 
 def number(name: str) -> int:

@@ -245,11 +245,21 @@ def test_a_writer_that_is_killed_again_and_again_lets_the_other_process_recall(
 # --- damage ---
 
 
-def filled(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undamaged")
     with opened(folder) as store:
         items = [VectorItem(f"n{n}", f"send order {n}", {"n": n, "of": ["ann"]}, part="p") for n in range(200)]
         store.upsert("entries", items)
         store.upsert("atoms", items[:70])
+    assert inspect(folder) == []
+    return folder
+
+
+@pytest.fixture
+def filled(undamaged: Path, tmp_path: Path) -> Path:
+    """A folder with rows of two kinds, for a test to damage."""
+    return shutil.copytree(undamaged, tmp_path / "memory")
 
 
 def index_of(folder: Path, kind: str) -> Path:
@@ -261,10 +271,8 @@ def index_of(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("damage", ["gone", "random", "header"])
-def test_a_damaged_index_is_named_and_rebuilt(tmp_path: Path, damage: str) -> None:
-    filled(tmp_path)
-    assert inspect(tmp_path) == []
-    for file in index_of(tmp_path, "entries").iterdir():
+def test_a_damaged_index_is_named_and_rebuilt(filled: Path, damage: str) -> None:
+    for file in index_of(filled, "entries").iterdir():
         if damage == "gone":
             file.unlink()
         elif damage == "header" and file.name == "header.bin":  # who opens it dies of SIGSEGV
@@ -274,15 +282,15 @@ def test_a_damaged_index_is_named_and_rebuilt(tmp_path: Path, damage: str) -> No
         elif damage == "random" and file.name != "index_metadata.pickle":
             size = file.stat().st_size
             file.write_bytes(b"\xff\x7f\x13\x37" * (size // 4 + 1))
-    [problem] = inspect(tmp_path) or [""]
+    [problem] = inspect(filled) or [""]
     assert "tm.entries." in problem
     assert ("ended the process" in problem) == (damage == "header")
     assert "atoms" not in problem
-    done = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path), "--rebuild", "--json"])
+    done = CliRunner().invoke(app, ["doctor", "--memory", str(filled), "--rebuild", "--json"])
     assert "270 texts" in done.output
-    assert inspect(tmp_path) == []
-    assert (tmp_path / "chroma.corrupt-1").is_dir()
-    with opened(tmp_path) as store:
+    assert inspect(filled) == []
+    assert (filled / "chroma.corrupt-1").is_dir()
+    with opened(filled) as store:
         assert {kind: store.count(kind) for kind in store.kinds()} == {"entries": 200, "atoms": 70}
         [best] = store.query("entries", "send order 7", k=1, part="p")
         assert (best.id, best.item.metadata) == ("n7", {"n": 7, "of": ["ann"], "part": "p"})
@@ -311,30 +319,27 @@ def lost_texts(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [damaged_database, damaged_index, no_index, lost_texts])
 def test_an_index_that_is_damaged_or_lost_is_made_anew_from_the_rows(
-    tmp_path: Path, damage: Callable[[Path], None]
+    filled: Path, damage: Callable[[Path], None]
 ) -> None:
-    filled(tmp_path)
-    damage(tmp_path)
-    assert "chroma" in " ".join(inspect(tmp_path) or []) or "missing in tm.entries" in " ".join(inspect(tmp_path) or [])
-    with opened(tmp_path) as store:
+    damage(filled)
+    named = " ".join(inspect(filled) or [])
+    assert "chroma" in named or "missing in tm.entries" in named
+    with opened(filled) as store:
         store.at_behind = store.catch_up
         store.query("entries", "send order 7", k=3, part="p")  # notices it
         found = store.query("entries", "send order 7", k=200, part="p")
         assert {hit.id for hit in found} == {f"n{n}" for n in range(200)}
         assert found[0].item.metadata == {"n": 7, "of": ["ann"], "part": "p"}
-    assert not [problem for problem in inspect(tmp_path) or [] if "entries" in problem]
+    assert not [problem for problem in inspect(filled) or [] if "entries" in problem]
 
 
-def test_a_rebuild_that_was_killed_is_finished_by_the_next_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(tmp_path)
-    with opened(tmp_path) as store, monkeypatch.context() as patched:
+def test_a_rebuild_that_was_killed_is_finished_by_the_next_write(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(filled) as store, monkeypatch.context() as patched:
         patched.setattr(store.embedder, "embed_documents", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             store.rebuild()
-    assert not (tmp_path / "chroma" / "chroma.sqlite3").exists()
-    with opened(tmp_path) as store:
+    assert not (filled / "chroma" / "chroma.sqlite3").exists()
+    with opened(filled) as store:
         store.upsert("entries", [VectorItem("new", "send order 7 again", part="p")])
         assert len(store.query("entries", "send order 7", k=300, part="p")) == 201
 

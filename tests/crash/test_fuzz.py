@@ -17,6 +17,7 @@ FILES = 200
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
 def test_no_file_hangs_or_ends_the_host_or_loses_more_than_was_damaged(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
