@@ -14,9 +14,10 @@ imported runs give the same memory.
 ``SIT``             this method: what is learned and suggested
 ``evidence``        transitions of runs, and past states similar to the present
 ``suggest``         the three kinds of evidence, weighed; ``SITPolicy``
-``paper``           the rule as published
 ``step``            suggestions at a model call; the summary tool
 ==================  ===============================================================
+
+The rule as published is in `papers.sit_graph`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.checks import is_count, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -34,8 +35,7 @@ from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, near_states, source_of, transitions
-from langgraph_toolmem.sit.paper import suggest_as_published
+from langgraph_toolmem.sit.evidence import NearState, SITEvidence, near_states, source_of, transitions
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, of_tool
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.tools import tool_text
@@ -48,10 +48,13 @@ if TYPE_CHECKING:
     from langgraph_toolmem.runs.run import Run
     from langgraph_toolmem.runs.tools import ToolSpec
 
-SEARCHED: Final = 50
-"""Tools that a search by description gives as candidates."""
-WORTH: Final = 0.1
-"""Score from which a suggestion is shown to a model: less likely ones are right in one of ten cases."""
+
+@dataclass(frozen=True, slots=True)
+class RunShares:
+    """The share of a run that went well, and the share that nobody judged; the rest went badly."""
+
+    good: float
+    unjudged: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,14 @@ class SIT(Method):
     """
 
     name: ClassVar[str] = "sit"
+    searched: ClassVar[int] = 50
+    """Tools that a search by description gives as candidates."""
     tables: ClassVar[tuple[type[Table], ...]] = (SITEvidence,)
 
     def __init__(self, policy: SITPolicy | None = None) -> None:
         self.policy = policy_given(policy, SITPolicy) or SITPolicy()
-        self._index: tuple[Mapping[str, ToolSpec], LexicalIndex] | None = None
+        self._indexed: Mapping[str, ToolSpec] | None = None
+        self._index = LexicalIndex(())
 
     def open(self, core: Core) -> None:
         super().open(core)
@@ -138,19 +144,25 @@ class SIT(Method):
             tools: the tools of this step, as `read_tools` reads them; those of the memory if None.
         """
         _check(summary, None, available, policy)
-        core, policy = self.core, policy or self.policy
+        core = self.core
+        policy = policy or self.policy
         run, user = core.read(messages, thread_id), core.users.of(user_id)
         if tools is not None:
             core.catalogue.adopt(tools)
         core.refresh()
-        k = policy.k if policy.kind == "paper" else SEARCHED
-        state = core.state_of(run, tools)
-        how: dict[str, Any] = {"summary": summary, "k": k, "available": available, "policy": policy}
-        found = self.suggest_for(state, names=core.catalogue.records(tools), **how)
-        if policy.kind != "paper":
-            marked = core.catalogue.marked(tools)
-            found = [each for each in found if each.tool in marked and side_effects(marked[each.tool]) == "reads"]
-        likely = [each for each in found if each.score >= WORTH]
+        as_published = policy.kind == "paper"
+        suggestions = self.suggest_for(
+            core.state_of(run, tools),
+            summary=summary,
+            k=policy.k if as_published else self.searched,
+            available=available,
+            policy=policy,
+            names=core.catalogue.records(tools),
+        )
+        if not as_published:
+            suggestions = _look_ups(suggestions, core.catalogue.marked(tools))
+        # On recorded runs a quarter to a half of all suggestions scored less, and one in ten of those was right.
+        likely = [suggestion for suggestion in suggestions if suggestion.score >= 0.1]
         return Advice(tuple(likely[: policy.k]), run, user.id)
 
     def note_shown(self, advice: Advice, tools: Collection[str]) -> None:
@@ -173,17 +185,24 @@ class SIT(Method):
         names: ToolRecords | None = None,
     ) -> list[Suggestion]:
         """Return the same for the state of a run; `names` are the records of its tools."""
-        policy, names = policy or self.policy, names or self.core.catalogue.records()
-        summary, k = (summary or "").strip(), policy.k if k is None else k
+        policy = policy or self.policy
+        names = names or self.core.catalogue.records()
+        summary = (summary or "").strip()
+        k = policy.k if k is None else k
         known = self.core.catalogue.specs
-        allowed = self._allowed(known.keys() if available is None and known else available, state)
-        hits = self._tool_index(known).search(state.user.raw or summary, k=SEARCHED) if known else []
+        if available is None and known:
+            available = known.keys()
+        allowed = self._allowed(available, state)
+        hits: list[tuple[str, float]] = []
+        if known:
+            hits = self._tool_index(known).search(state.user.raw or summary, k=self.searched)
         if names.apart:
             hits = [(names.offered.get(tool, tool), score) for tool, score in hits]
-            allowed = None if allowed is None else {names.offered.get(tool, tool) for tool in allowed}
+            if allowed is not None:
+                allowed = {names.offered.get(tool, tool) for tool in allowed}
         with self.core.lock:
-            found = self._suggested(state, policy, summary, hits, allowed, k)
-        return [of_tool(each, names) for each in found]
+            suggestions = self._suggested(state, policy, summary, hits, allowed, k)
+        return [of_tool(suggestion, names) for suggestion in suggestions]
 
     def _suggested(
         self,
@@ -196,44 +215,61 @@ class SIT(Method):
     ) -> list[Suggestion]:
         source = source_of(state)
         if policy.kind == "paper":
-            good = lambda run: self._shares(run)[0]  # noqa: E731
-            return suggest_as_published(self.evidence, source, summary, hits, good=good, available=allowed, k=k)
+            from langgraph_toolmem.papers.sit_graph import suggest_as_published
+
+            return suggest_as_published(
+                self.evidence, source, summary, hits, good=self._good_share, available=allowed, k=k
+            )
         near = near_states(state, source, self.evidence, summary=summary)
-        votes = (self._vote(similarity, seen, policy) for similarity, seen in near)
+        votes = (self._vote(past, policy) for past in near)  # only the first ones are weighed
         habits = self._habits(state) if policy.unlabelled else {}
         return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
 
-    def _vote(self, similarity: float, seen: TransitionSeen, policy: SITPolicy) -> Vote:
+    def _vote(self, past: NearState, policy: SITPolicy) -> Vote:
         """Weigh a state by the feedback on its run."""
-        good, unjudged = self._shares(seen.run)
-        return Vote(similarity, seen.target, good + unjudged * policy.unlabelled, good > 0)
+        shares = self._shares(past.seen.run)
+        weight = shares.good + shares.unjudged * policy.unlabelled
+        return Vote(past.similarity, past.seen.target, weight, judged=shares.good > 0)
 
-    def _shares(self, run: str) -> tuple[float, float]:
-        """Return the share of a run that went well, and the share of it that nobody judged."""
-        stands = self.core.graph.verdict(run)
-        if stands is None:
-            return 0.0, 1.0
-        return (stands.weight, 1.0 - stands.weight) if stands.score >= GOOD else (0.0, 0.0)
+    def _good_share(self, run: str) -> float:
+        return self._shares(run).good
+
+    def _shares(self, run: str) -> RunShares:
+        verdict = self.core.graph.verdict(run)
+        if verdict is None:
+            return RunShares(0.0, 1.0)
+        if verdict.score >= GOOD:
+            return RunShares(verdict.weight, 1.0 - verdict.weight)
+        return RunShares(0.0, 0.0)
 
     def _habits(self, state: RunState) -> dict[str, float]:
         """Return how often models called each tool after the same two last symbols, whatever became of the runs."""
-        found: dict[str, float] = defaultdict(float)
-        for symbol, counts in self.core.graph.successors.row(windows(state)[2]).items():
-            if symbol != WORDS and (tool := symbol.removeprefix(PARALLEL)):
-                found[tool] += sum(counts)
-        return found
+        calls: dict[str, float] = defaultdict(float)
+        after_two = windows(state)[2]
+        for symbol, counts in self.core.graph.successors.row(after_two).items():
+            tool = symbol.removeprefix(PARALLEL)
+            if tool and symbol != WORDS:
+                calls[tool] += sum(counts)
+        return calls
 
     def _allowed(self, available: Collection[str] | None, state: RunState) -> Collection[str] | None:
         """Return the tools without the destructive ones that were called already for the request."""
         marked = self.core.catalogue.marked()
-        done = {tool_of(step.tool) for step in state.since_episode if step.status == "ok"}
-        gone = {tool for tool in done if tool in marked and side_effects(marked[tool]) == "destroys"}
-        return available if available is None or not gone else set(available) - gone
+        gone = set()
+        for step in state.since_episode:
+            tool = tool_of(step.tool)
+            if step.status == "ok" and tool in marked and side_effects(marked[tool]) == "destroys":
+                gone.add(tool)
+        if available is None or not gone:
+            return available
+        return set(available) - gone
 
     def _tool_index(self, specs: Mapping[str, ToolSpec]) -> LexicalIndex:
-        if self._index is None or self._index[0] != specs:
-            self._index = dict(specs), LexicalIndex((spec.name, tool_text(spec)) for spec in specs.values())
-        return self._index[1]
+        """Return the index of all descriptions, made again when a tool has changed."""
+        if self._indexed != specs:
+            self._index = LexicalIndex((spec.name, tool_text(spec)) for spec in specs.values())
+            self._indexed = dict(specs)
+        return self._index
 
     def turn(self, learned: LearnedTurn) -> Record:
         return list(transitions(learned))
@@ -241,12 +277,22 @@ class SIT(Method):
     def report(self) -> Section | None:
         with self.core.lock:
             shown, runs = self.core.ledger.figures(self.name), self.evidence.runs
+            states = sum(map(len, runs.values()))
             waiting = sum(self.core.graph.verdict(run) is None for run in runs)
-            kept = {"states": sum(map(len, runs.values())), "runs_waiting": waiting}
         lines = list(shown_in_words("Next tools", shown))
         if lines and waiting:
             lines.append(f"Runs without feedback: {waiting:,}; successful ones teach suggestions more than these.")
-        return Section("Next tools", {**shown, **kept}, tuple(lines))
+        return Section("Next tools", {**shown, "states": states, "runs_waiting": waiting}, tuple(lines))
+
+
+def _look_ups(suggestions: list[Suggestion], marked: Mapping[str, ToolSpec]) -> list[Suggestion]:
+    """Return the suggestions of tools that are declared to only read: no hint proposes a change."""
+    look_ups = []
+    for suggestion in suggestions:
+        spec = marked.get(suggestion.tool)
+        if spec is not None and side_effects(spec) == "reads":
+            look_ups.append(suggestion)
+    return look_ups
 
 
 def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
@@ -255,6 +301,8 @@ def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
     if k is not None and not is_count(k, 1):
         raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
     policy_given(policy, SITPolicy)
-    fine = isinstance(available, Collection) and not isinstance(available, str)
-    if available is not None and not (fine and all(isinstance(name, str) for name in available)):
+    if available is None:
+        return
+    is_collection = isinstance(available, Collection) and not isinstance(available, str)
+    if not is_collection or not all(isinstance(name, str) for name in available):
         raise ConfigurationError(f"`available` must be a collection of tool names, got {available!r}.")

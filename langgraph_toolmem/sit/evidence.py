@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import Repr
-from typing import Any, Final
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from langgraph_toolmem.core.method import LearnedTurn
@@ -26,15 +26,6 @@ from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.text.words import STOP_WORDS, stem, words
-
-MAX_RUNS: Final = 10_000
-"""Runs whose transitions are kept. The oldest leave."""
-MAX_WORDS: Final = 24
-"""Words of a state that are kept: those with the smallest hashes, so that similar states keep the same ones."""
-_LOOK: Final = Repr()
-_LOOK.maxlevel, _LOOK.maxdict, _LOOK.maxlist, _LOOK.maxstring = 3, 12, 1, 100
-SHARE: Final = 0.8
-"""Share of the similarity of two states that their words decide; the rest is the request's."""
 
 
 @dataclass(slots=True)
@@ -62,45 +53,53 @@ class TransitionSeen(Event):
 
 
 class SITEvidence(Table):
-    """Transitions of runs."""
+    """Transitions of runs.
+
+    On disk a run is ``{step: [source, target, request, asked, words, written]}``: the fields of `TransitionSeen` after
+    `run` and `step`, which are the keys.
+
+    Attributes:
+        max_runs: runs whose transitions are kept. The oldest leave.
+    """
 
     name = "sit"
     parts = ("runs",)
+    max_runs = 10_000
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        #: run -> {step: [source, target, request, asked, words, written]}
-        self.runs: dict[str, dict[str, list[Any]]] = {}
+        self.runs: dict[str, dict[str, TransitionSeen]] = {}
         self._by_request: dict[str, dict[str, TransitionSeen]] = {}  # request -> step -> its transition
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        return {TransitionSeen: self.add}
+        return {TransitionSeen: self._add_values}
 
-    def add(self, run: str, step: str, *values: Any) -> None:
-        """Add a transition of a run, with the further fields of `TransitionSeen`; the same step twice counts once."""
-        known = self.runs.setdefault(run, {})
-        if step not in known:
-            made = TransitionSeen(run, step, *values)
-            known[step] = [*made.values()[2:]]
-            self._by_request.setdefault(made.request, {})[step] = made
-        if len(self.runs) > MAX_RUNS:
+    def _add_values(self, *values: Any) -> None:
+        self.add(TransitionSeen(*values))
+
+    def add(self, seen: TransitionSeen) -> None:
+        """Add a transition of a run; the same step twice counts once."""
+        known = self.runs.setdefault(seen.run, {})
+        if seen.step not in known:
+            known[seen.step] = seen
+            self._by_request.setdefault(seen.request, {})[seen.step] = seen
+        if len(self.runs) > self.max_runs:
             self._drop(next(iter(self.runs)))
 
     def transitions(self) -> Iterator[TransitionSeen]:
-        for run, known in self.runs.items():
-            for step, values in known.items():
-                yield TransitionSeen(run, step, *values)
+        for known in self.runs.values():
+            yield from known.values()
 
     def transitions_of(self, request: str) -> list[TransitionSeen]:
         """Return the transitions that served a request."""
         return list(self._by_request.get(request, {}).values())
 
     def _drop(self, run: str) -> None:
-        for step, (_, _, request, *_) in self.runs.pop(run).items():
-            steps = self._by_request.get(request, {})
+        for step, seen in self.runs.pop(run).items():
+            steps = self._by_request.get(seen.request, {})
             steps.pop(step, None)
             if not steps:
-                self._by_request.pop(request, None)
+                self._by_request.pop(seen.request, None)
 
     def forget(self, gone: Forgotten) -> int:
         """Delete the transitions of runs."""
@@ -109,14 +108,30 @@ class SITEvidence(Table):
                 self._drop(run)
         return 0
 
+    def to_state(self) -> dict[str, Any]:
+        plain_runs: dict[str, dict[str, list[Any]]] = {}
+        for run, known in self.runs.items():
+            plain_runs[run] = {step: list(seen.values()[2:]) for step, seen in known.items()}
+        return {"runs": plain_runs}
+
     def load(self, state: dict[str, Any]) -> None:
-        super().load(state)
-        self._by_request = {}
-        for each in self.transitions():
-            self._by_request.setdefault(each.request, {})[each.step] = each
+        self.runs, self._by_request = {}, {}
+        for run, known in state["runs"].items():
+            seen_in_run = self.runs[run] = {}
+            for step, values in known.items():
+                seen = TransitionSeen(run, step, *values)
+                seen_in_run[step] = seen
+                self._by_request.setdefault(seen.request, {})[step] = seen
 
 
 # --- states ---
+
+
+class NearState(NamedTuple):
+    """A past state with its similarity to the present one, 0 to 1."""
+
+    similarity: float
+    seen: TransitionSeen
 
 
 def near_states(
@@ -125,39 +140,58 @@ def near_states(
     known: SITEvidence,
     *,
     summary: str = "",
-) -> list[tuple[float, TransitionSeen]]:
-    """Return past states in which a run stood at the same place with their similarity, 0 to 1, the most similar first.
+) -> list[NearState]:
+    """Return past states in which a run stood at the same place, the most similar first.
 
-    The similarity of two states is that of their requests, times 1 − SHARE·(1 − Dice coefficient of their words). Right
+    The similarity of two states is that of their requests, times 1 − 0.8·(1 − Dice coefficient of their words). Right
     after a user's message the place is the start, whatever tool came before.
     """
-    asked, here = just_asked(state), frozenset(state_words(state, summary))
-    found = [
-        (similarity * (1 - SHARE * (1 - dice(here, each.words))), each)
-        for similarity, request in known.graph.cases.similar(state.user.raw, state.asked)
-        if request != state.user_key
-        for each in known.transitions_of(request)
-        if (each.asked if asked else each.source == source and not each.asked)
-    ]
-    return sorted(found, key=lambda near: -near[0])
+    share_of_words = 0.8
+    asked = just_asked(state)
+    here = frozenset(state_words(state, summary))
+    near = []
+    for of_requests, request in known.graph.cases.similar(state.user.raw, state.asked):
+        if request == state.user_key:
+            continue
+        for seen in known.transitions_of(request):
+            # After a user's message the tool before it says nothing: all that begin at a message compare.
+            same_place = seen.asked if asked else seen.source == source and not seen.asked
+            if same_place:
+                of_words = dice(here, seen.words)
+                near.append(NearState(of_requests * (1 - share_of_words * (1 - of_words)), seen))
+
+    def by_similarity(state: NearState) -> float:
+        return -state.similarity
+
+    return sorted(near, key=by_similarity)
 
 
 def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
     """Yield the transitions that a turn makes."""
-    state, summary = learned.state, learned.turn.summary or ""
-    if (source := source_of(state)) is None:
+    state = learned.state
+    source = source_of(state)
+    if source is None:
         return
-    said, asked, written = state_words(state, summary), just_asked(state), bool(summary.strip())
+    summary = learned.turn.summary or ""
+    hashed = state_words(state, summary)
+    asked = just_asked(state)
+    written = bool(summary.strip())
     for step in learned.turn.steps:
         if step.status == "ok":
-            yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, said, written)
+            yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, hashed, written)
 
 
 def source_of(state: RunState) -> str | None:
-    """Return where the next transition begins: the episode's latest executed call, else START; None if unknown."""
-    latest = next((step.tool for step in reversed(state.since_episode) if step.status in ("ok", "failed")), None)
-    whole = state.symbols[0] == START or len(state.since_episode) < len(state.steps) or state.user.raw
-    return latest if latest is not None else START if whole else None
+    """Return the place where the next transition begins; None if it is unknown.
+
+    It is the episode's latest executed call; before the first one it is START.
+    """
+    for step in reversed(state.since_episode):
+        if step.status in ("ok", "failed"):
+            return step.tool
+    # Where the head of a history is missing, and no user message shows where the episode begins, a call may be cut off.
+    begins_here = state.symbols[0] == START or len(state.since_episode) < len(state.steps) or state.user.raw
+    return START if begins_here else None
 
 
 def just_asked(state: RunState) -> bool:
@@ -169,20 +203,44 @@ def state_words(state: RunState, summary: str = "") -> list[int]:
     """Return hashes of the words of the agent's summary, or else of the latest result for the request."""
     if summary.strip():
         return hashes(summary)
-    return hashes(result_in_words(state.since_user[-1])) if state.since_user else []
+    if state.since_user:
+        return hashes(result_in_words(state.since_user[-1]))
+    return []
+
+
+class _Beginning(Repr):
+    """Writes the beginning of a value: its first items, three levels deep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxdict = 12
+        self.maxlist = 1
+        self.maxstring = 100
 
 
 def result_in_words(step: ExecutedCall) -> str:
-    """Return the beginning of a result, without what has a digit: ids and numbers are different in every run."""
-    text = "" if step.output is None else _LOOK.repr(step.output)
-    return " ".join([step.status, *(word for word in text.split() if not any(map(str.isdigit, word)))])
+    """Return the beginning of a result, without words that have a digit: ids and numbers differ in every run."""
+    telling: list[str] = [step.status]
+    if step.output is not None:
+        for word in _Beginning().repr(step.output).split():
+            if not any(map(str.isdigit, word)):
+                telling.append(word)
+    return " ".join(telling)
 
 
 def hashes(text: str) -> list[int]:
-    found = {crc32(stem(word).encode("utf-8", "replace")) for word in words(text) if word not in STOP_WORDS}
-    return sorted(found)[:MAX_WORDS]
+    """Return hashes of the words of a state: the 24 smallest, so that similar states keep the same ones."""
+    hashed: set[int] = set()
+    for word in words(text):
+        if word not in STOP_WORDS:
+            hashed.add(crc32(stem(word).encode("utf-8", "replace")))
+    return sorted(hashed)[:24]
 
 
 def dice(here: frozenset[int], there: Sequence[int]) -> float:
     """Return the Dice coefficient of two sets of words; 1 if both are empty."""
-    return 2 * len(here.intersection(there)) / (len(here) + len(there)) if here or there else 1.0
+    words_of_both = len(here) + len(there)
+    if not words_of_both:
+        return 1.0
+    return 2 * len(here.intersection(there)) / words_of_both

@@ -6,11 +6,12 @@ With the summary tool the agent writes down where it stands, and gets the likeli
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Final
 
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,29 +31,28 @@ HEAD: Final = "Likely next tools, from past runs:"
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
     lines: list[Line] = []
-    for each in suggestions:
-        text = f"- {printable(each.tool)}: {printable(each.evidence)}."
-        lines.append(Line(text, about=each.tool, item=each.tool))
+    for suggestion in suggestions:
+        text = f"- {printable(suggestion.tool)}: {printable(suggestion.evidence)}."
+        lines.append(Line(text, about=suggestion.tool, item=suggestion.tool))
     return lines
 
 
 def to_prompt(suggestions: Sequence[Suggestion]) -> str:
     """Return advice in a few lines, as the summary tool answers; "" if there is none."""
-    return "\n".join([HEAD, *(line.text for line in to_lines(suggestions))]) if suggestions else ""
+    if not suggestions:
+        return ""
+    texts = [line.text for line in to_lines(suggestions)]
+    return "\n".join([HEAD, *texts])
 
 
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
-    return {"suggestions": [{**asdict(each), "score": round(each.score, 4)} for each in suggestions]}
+    plain = []
+    for suggestion in suggestions:
+        plain.append({**asdict(suggestion), "score": round(suggestion.score, 4)})
+    return {"suggestions": plain}
 
 
 # --- the summary tool ---
-
-DESCRIPTION: Final = (
-    "Use when you are not sure which tool comes next. Write a short summary of what the user wants, what was done, "
-    "what came back and what is still open; name the symptom if something is unclear. Returns the look-ups that past "
-    "successful runs made in similar situations. Changes nothing."
-)
-NOTHING: Final = "Nothing like this was seen before. Go on as you think best."
 
 
 class SummarizeState(BaseModel):
@@ -70,33 +70,53 @@ class SummarizeState(BaseModel):
 def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) -> BaseTool:
     """Return ``summarize_state``: any ToolNode can run it; called outside a graph it knows the summary alone."""
     errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
+    nothing = "Nothing like this was seen before. Go on as you think best."
 
     def answer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         try:
-            messages, who = _where(runtime, messages_key)
-            if messages and method.core.held_out(messages, who["thread_id"]):
-                return NOTHING
-            advice = method.advise(messages, summary=summary, policy=policy, **who)
-            found = advice.suggestions
-            method.note_shown(advice, [each.tool for each in found])
+            asking = _asking(runtime, messages_key)
+            if asking.messages and method.core.held_out(asking.messages, asking.thread_id):
+                return nothing
+            advice = method.advise(
+                asking.messages, summary=summary, policy=policy, thread_id=asking.thread_id, user_id=asking.user_id
+            )
+            method.note_shown(advice, [suggestion.tool for suggestion in advice.suggestions])
         except Exception as error:  # noqa: BLE001 - the run goes on
             errors.failed(error)
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
-        return to_prompt(found) or NOTHING
+        return to_prompt(advice.suggestions) or nothing
 
-    how: dict[str, Any] = {"name": SUMMARY_TOOL, "description": DESCRIPTION, "args_schema": SummarizeState}
-    return StructuredTool.from_function(answer, **how, tags=["read_only", "idempotent"])
+    return StructuredTool.from_function(
+        answer,
+        name=SUMMARY_TOOL,
+        description=(
+            "Use when you are not sure which tool comes next. Write a short summary of what the user wants, what was "
+            "done, what came back and what is still open; name the symptom if something is unclear. Returns the "
+            "look-ups that past successful runs made in similar situations. Changes nothing."
+        ),
+        args_schema=SummarizeState,
+        tags=["read_only", "idempotent"],
+    )
 
 
-def _where(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return the history as it will be once the call is answered, and its owner. Outside a graph there is none."""
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The history in which the summary tool is called, and its owner. Outside a graph there is none."""
+
+    messages: list[Any] = field(default_factory=list)
+    thread_id: str | None = None
+    user_id: str | None = None
+
+
+def _asking(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> Asking:
+    """Return the history as it will be once the call is answered: the summary's turn ends it."""
     if runtime is None:
-        return [], {}
+        return Asking()
     messages = list(read_key(runtime.state, messages_key) or ())
     if messages and runtime.tool_call_id:
         messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
-    config: Mapping[str, Any] = runtime.config or {}
-    return messages, {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}  # type: ignore[arg-type]
+    config: RunnableConfig = runtime.config or {}
+    return Asking(messages, thread_id_of(config), user_id_of(config, runtime))
 
 
 # --- the step ---
@@ -126,10 +146,13 @@ class Suggest(Step[SIT]):
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
             return None
+        available = None
+        if call.tools is not None:
+            available = {name for name in map(name_of, call.offered) if name} - OWN_TOOLS
         return self.method.advise(
             call.messages,
             policy=self.policy,
-            available=None if call.tools is None else set(filter(None, map(name_of, call.offered))) - OWN_TOOLS,
+            available=available,
             tools=call.tools,
             thread_id=call.thread_id,
             user_id=call.user_id,
@@ -137,18 +160,21 @@ class Suggest(Step[SIT]):
 
     def render(self, call: Call, found: Advice | None) -> StepOutput:
         """Return a line for each suggestion."""
-        suggestions = () if found is None else found.suggestions
+        advice = found
+        suggestions = () if advice is None else advice.suggestions
 
         def seen(lines: Sequence[Line]) -> Sequence[Line]:
-            lines = self.drawn(call, lines)
-            if found is not None:
-                self.record(lambda: self.method.note_shown(found, [line.about for line in lines]))
-            return lines
+            shown = self.drawn(call, lines)
+            if advice is not None:
+                tools = [line.about for line in shown]
+                with self.errors:
+                    self.method.note_shown(advice, tools)
+            return shown
 
         return StepOutput(
             lines=self.on_trial(call, to_lines(suggestions)),
             head=HEAD,
-            sure=max((each.score for each in suggestions), default=0.0),
+            sure=max((suggestion.score for suggestion in suggestions), default=0.0),
             event=to_event(suggestions),
             notes={"toolmem.suggestions": len(suggestions)},
             seen=seen,

@@ -4,8 +4,8 @@ Three kinds of evidence for a candidate tool t, each of which can be missing:
 
 - **habit** (procedural): p(t) = n(t) / (Σ n + number of targets), with n how often a model called t after the same two
   last symbols of a run (`graph.state.windows`);
-- **states** (episodic): the NEAREST past states most similar to the present one (`evidence.near_states`) vote for what
-  came next in them. The i-th, of similarity s_i, has w_i = e^(−SHARPNESS·(s_1 − s_i)) votes times its run's weight,
+- **states** (episodic): the 30 past states most similar to the present one (`evidence.near_states`) vote for what
+  came next in them. The i-th, of similarity s_i, has w_i = e^(−8·(s_1 − s_i)) votes times its run's weight,
   and what nobody has seen yet 1.5·(1 − s_1²) / s_1², the more the less alike the nearest state is:
   v(t) = Σ_{i: target t} w_i / (Σ_i w_i + 1.5·(1 − s_1²) / s_1²);
 - **words** (search): r(t), how well the description fits the request, 0 to 1 between the weakest and the best hit,
@@ -19,7 +19,7 @@ The three are brought to one scale, the log of a share:
 a conditional logit model with three weights; score(t) = e^z(t) / Σ e^z is its probability of t being next, among all
 tools that are available (z is 0 for one that nothing speaks for).
 
-The paper ranks otherwise: `sit.paper`.
+`EvidenceScale` holds these numbers. The paper ranks otherwise: `papers.sit_graph`.
 """
 
 from __future__ import annotations
@@ -28,31 +28,47 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 Kind = Literal["episodic", "procedural", "search"]
-Hits = Sequence[tuple[str, float]]
+Hits: TypeAlias = Sequence[tuple[str, float]]
 """Tools whose descriptions fit the request, with scores. 0 means that nothing is shared, near 1 that all is."""
 
-NEAREST: Final = 30
-SHARPNESS: Final = 8.0
-WEIGHTS: Final[Mapping[Kind, float]] = {"episodic": 1.7, "procedural": 0.2, "search": 3.8}
-"""Chosen on recorded runs, as the next five; see benchmarks/README.md."""
-LEAST_SIMILARITY: Final = 0.03
-LEAST_VOTE: Final = 0.02
-LEAST_SHARE: Final = 0.01
-FAINT: Final = 0.01
-"""Score of a search's best hit at which its say is halved."""
-UNSEEN: Final = 1.5
-"""Votes for what nobody has seen yet, where the nearest state has a similarity of √½."""
-NO_STATE: Final = math.sqrt(0.5)
-"""Similarity of the nearest state where there is none."""
-FITS: Final = "its description fits the request"
+
+@dataclass(frozen=True, slots=True)
+class EvidenceScale:
+    """Numbers of the weighing. All were chosen together, on two splits of two sets of recorded runs
+    (docs/figures.md, "Suggestions").
+
+    Attributes:
+        nearest: past states that vote.
+        sharpness: how fast votes fall with the distance to the most similar state.
+        episodic, procedural, search: weights of the three kinds of evidence.
+        least_similarity: a nearest state counts as at least so similar.
+        least_vote, least_share: v and p that count as one unit.
+        faint: score of a search's best hit at which its say is halved.
+        unseen: votes for what nobody has seen yet, where the nearest state has a similarity of √½.
+        no_state: similarity of the nearest state where there is none.
+    """
+
+    nearest: int = 30
+    sharpness: float = 8.0
+    episodic: float = 1.7
+    procedural: float = 0.2
+    search: float = 3.8
+    least_similarity: float = 0.03
+    least_vote: float = 0.02
+    least_share: float = 0.01
+    faint: float = 0.01
+    unseen: float = 1.5
+    no_state: float = math.sqrt(0.5)
+
+
+SCALE: Final = EvidenceScale()
 
 
 @checks_options
@@ -73,14 +89,22 @@ class SITPolicy:
     unlabelled: float = 0.3
 
     def __post_init__(self) -> None:
-        expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
-        expect(self, "k", "a whole number from 1", lambda v: is_count(v, 1))
+        expect(self, "kind", "'combined' or 'paper'", _is_kind)
+        expect(self, "k", "a whole number from 1", _is_positive_count)
         expect(self, "unlabelled", "a share from 0 to 1", is_share)
 
     @classmethod
     def paper(cls, **changes: Any) -> SITPolicy:
         """Return SIT-Graph's rule: summarised states before edges, k = 2, only good runs teach."""
         return cls(**{"kind": "paper", "unlabelled": 0.0, **changes})
+
+
+def _is_kind(value: Any) -> bool:
+    return value in ("combined", "paper")
+
+
+def _is_positive_count(value: Any) -> bool:
+    return is_count(value, 1)
 
 
 class Vote(NamedTuple):
@@ -123,48 +147,104 @@ def suggest(
 
     Args:
         habits: how often each tool came next after the same last symbols.
-        votes: past states, the most similar first; the first NEAREST with a weight count.
+        votes: past states, the most similar first; the first 30 with a weight count.
         hits: tools whose descriptions fit the request.
         k: how many.
         unlabelled: weight of a state without feedback. States that all lack it count in full among themselves.
         available: the tools that may be called; None: all.
     """
-    votes = list(islice((vote for vote in votes if vote.weight > 0 and may_suggest(vote.tool, available)), NEAREST))
-    nearest = votes[0].similarity if votes else NO_STATE
-    alike = max(nearest, LEAST_SIMILARITY) ** 2
-    full = 1.0 if any(vote.judged for vote in votes) else unlabelled or 1.0
-    shares: dict[str, float] = defaultdict(float)
-    for vote in votes:
-        shares[vote.tool] += vote.weight / full * math.exp(-SHARPNESS * (nearest - vote.similarity))
-    seen, uses = sum(shares.values()) + UNSEEN * (1 - alike) / alike, sum(habits.values()) + len(habits)
-    evidence: dict[Kind, dict[str, float]] = {
-        "episodic": {tool: math.log1p(share / seen / LEAST_VOTE) for tool, share in shares.items()},
-        "procedural": {
-            tool: math.log1p(n / uses / LEAST_SHARE) for tool, n in habits.items() if may_suggest(tool, available)
-        },
-        "search": relative_fit([hit for hit in hits if may_suggest(hit[0], available)], nearest),
-    }
-    parts: dict[str, dict[Kind, float]] = defaultdict(dict)
-    for kind, values in evidence.items():
-        for tool, value in values.items():
-            parts[tool][kind] = WEIGHTS[kind] * value
-    odds = {tool: math.exp(sum(part.values())) for tool, part in parts.items()}
-    others = 0 if available is None else len({*available} - odds.keys() - {SUMMARY_TOOL})
+    weighed = WeighedEvidence(habits, _first_votes(votes, available), hits, unlabelled, available)
+    odds = {tool: math.exp(sum(parts.values())) for tool, parts in weighed.parts.items()}
+    others = 0
+    if available is not None:
+        others = len({*available} - odds.keys() - {SUMMARY_TOOL})
     total = sum(odds.values()) + max(others, 1)
 
-    def in_words(tool: str, kind: Kind) -> str:
+    def by_odds(tool: str) -> tuple[float, float, str]:
+        return -odds[tool], -habits.get(tool, 0), tool
+
+    suggestions = []
+    for tool in sorted(odds, key=by_odds)[:k]:
+        if odds[tool] > 1:
+            kind = weighed.strongest(tool)
+            suggestions.append(Suggestion(tool, kind, odds[tool] / total, weighed.in_words(tool, kind)))
+    return suggestions
+
+
+def _first_votes(votes: Iterable[Vote], available: Collection[str] | None) -> list[Vote]:
+    """Return the votes of the most similar states. The states behind them are not even weighed."""
+    counted: list[Vote] = []
+    for vote in votes:
+        if vote.weight > 0 and may_suggest(vote.tool, available):
+            counted.append(vote)
+            if len(counted) == SCALE.nearest:
+                break
+    return counted
+
+
+class WeighedEvidence:
+    """The evidence for each tool, brought to one scale.
+
+    Attributes:
+        parts: tool -> kind of evidence -> its part of z.
+    """
+
+    def __init__(
+        self,
+        habits: Mapping[str, float],
+        votes: Sequence[Vote],
+        hits: Hits,
+        unlabelled: float,
+        available: Collection[str] | None,
+    ) -> None:
+        self.parts: dict[str, dict[Kind, float]] = defaultdict(dict)
+        self._habits, self._votes = habits, votes
+        self._all_habits = sum(habits.values())
+        nearest = votes[0].similarity if votes else SCALE.no_state
+        self._add_votes(nearest, unlabelled)
+        self._add_habits(available)
+        allowed = [hit for hit in hits if may_suggest(hit[0], available)]
+        for tool, fit in relative_fit(allowed, nearest).items():
+            self.parts[tool]["search"] = SCALE.search * fit
+
+    def _add_votes(self, nearest: float, unlabelled: float) -> None:
+        alike = max(nearest, SCALE.least_similarity) ** 2
+        any_judged = any(vote.judged for vote in self._votes)
+        full_weight = 1.0 if any_judged else unlabelled or 1.0
+        shares: dict[str, float] = defaultdict(float)
+        for vote in self._votes:
+            closeness = math.exp(-SCALE.sharpness * (nearest - vote.similarity))
+            shares[vote.tool] += vote.weight / full_weight * closeness
+        all_votes = sum(shares.values()) + SCALE.unseen * (1 - alike) / alike
+        for tool, share in shares.items():
+            self.parts[tool]["episodic"] = SCALE.episodic * math.log1p(share / all_votes / SCALE.least_vote)
+
+    def _add_habits(self, available: Collection[str] | None) -> None:
+        uses = self._all_habits + len(self._habits)
+        for tool, times in self._habits.items():
+            if may_suggest(tool, available):
+                self.parts[tool]["procedural"] = SCALE.procedural * math.log1p(times / uses / SCALE.least_share)
+
+    def strongest(self, tool: str) -> Kind:
+        """Return the kind of evidence that says most for a tool."""
+        parts = self.parts[tool]
+        return max(parts, key=parts.__getitem__)
+
+    def in_words(self, tool: str, kind: Kind) -> str:
         if kind == "search":
-            return FITS
+            return description_fits()
         if kind == "procedural":
-            return f"came next {habits[tool]:.0f} of {sum(habits.values()):.0f} times after the same steps"
-        mine, states = [vote for vote in votes if vote.tool == tool], "state" if len(votes) == 1 else "states"
+            return f"came next {self._habits[tool]:.0f} of {self._all_habits:.0f} times after the same steps"
+        mine = [vote for vote in self._votes if vote.tool == tool]
+        states = "state" if len(self._votes) == 1 else "states"
         judged = "" if any(vote.judged for vote in mine) else ", not judged"
         similar = f"{mine[0].similarity:.0%} alike{judged}"
-        return f"came next in {len(mine)} of the {len(votes)} most similar past {states} ({similar})"
+        return f"came next in {len(mine)} of the {len(self._votes)} most similar past {states} ({similar})"
 
-    order = sorted(odds, key=lambda tool: (-odds[tool], -habits.get(tool, 0), tool))
-    best = [(tool, max(parts[tool], key=parts[tool].__getitem__)) for tool in order[:k] if odds[tool] > 1]
-    return [Suggestion(tool, kind, odds[tool] / total, in_words(tool, kind)) for tool, kind in best]
+
+def description_fits() -> str:
+    """Return the evidence of a search in words."""
+    return "its description fits the request"
 
 
 def of_tool(suggestion: Suggestion, names: ToolRecords) -> Suggestion:
@@ -181,12 +261,16 @@ def may_suggest(tool: str, available: Collection[str] | None) -> bool:
 def relative_fit(hits: Hits, nearest: float) -> dict[str, float]:
     """Return r of tools found by their descriptions, given the similarity of the nearest state."""
     scores = [score for _, score in hits]
-    if not hits or (highest := max(scores)) <= 0:
+    highest = max(scores, default=0.0)
+    if highest <= 0:
         return {}
-    lowest, say = min(scores), highest / (highest + FAINT) * max(0.0, 1 - nearest**2)
+    lowest = min(scores)
     spread = highest - lowest
-    return {
-        tool: say * ((score - lowest) / spread if spread else 1.0)
-        for tool, score in hits
-        if score > lowest or not spread
-    }
+    say = highest / (highest + SCALE.faint) * max(0.0, 1 - nearest**2)
+    fits = {}
+    for tool, score in hits:
+        if not spread:
+            fits[tool] = say
+        elif score > lowest:
+            fits[tool] = say * ((score - lowest) / spread)
+    return fits

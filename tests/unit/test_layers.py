@@ -41,6 +41,7 @@ PUBLISHED = {
         "papers.naviagent.learned",
     },  # prune, propagate; a table that was trained
     "navigator.plan.planner": {"papers.naviagent.annealing"},  # strategy="annealing"
+    "sit": {"papers.sit_graph"},  # SITPolicy.paper()
 }
 """Module of the default -> published rules that its named constructors and operations import when they are called."""
 NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make"}

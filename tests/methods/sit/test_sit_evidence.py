@@ -15,9 +15,9 @@ from langgraph_toolmem import SIT, ToolMemory
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.papers.sit_graph import suggest_as_published
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall
 from langgraph_toolmem.sit.evidence import START, SITEvidence, TransitionSeen, hashes, result_in_words, state_words
-from langgraph_toolmem.sit.paper import suggest_as_published
 from langgraph_toolmem.sit.suggest import Hits, Suggestion, Vote, suggest
 
 NOT_EXECUTED = "Error: b is not a valid tool, try one of [a, c]."
@@ -107,7 +107,8 @@ def test_the_words_of_anything_are_bounded(output: Any, summary: str) -> None:
 
 def walked(table: SITEvidence, run: str, *tools: str, written: bool = False) -> None:
     for i, (source, target) in enumerate(zip((START, *tools), tools, strict=False)):
-        table.add(run, f"{run}{i}", source, target, "request", False, hashes("router down"), written)
+        seen = TransitionSeen(run, f"{run}{i}", source, target, "request", False, hashes("router down"), written)
+        table.add(seen)
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_transitions_are_found_by_request_until_their_run_is_forgotten_or_too_ol
     assert again.transitions_of("request") == table.transitions_of("request")
     table.forget(Forgotten(runs={"r"}))
     assert [each.run for each in table.transitions_of("request")] == ["s"]
-    monkeypatch.setattr("langgraph_toolmem.sit.evidence.MAX_RUNS", 1)
+    monkeypatch.setattr(SITEvidence, "max_runs", 1)
     walked(table, "t", "d")
     assert [each.run for each in table.transitions_of("request")] == ["t"]
 
@@ -234,7 +235,7 @@ def test_the_papers_rule_puts_summarised_states_first_the_most_similar_ahead(tab
     walked(table, "r", "a", "b", written=True)
     for run in "stu":
         walked(table, run, "a", "c")
-    table.add("v", "v0", "a", "d", "request", False, hashes("router is slow"), True)
+    table.add(TransitionSeen("v", "v0", "a", "d", "request", False, hashes("router is slow"), True))
     assert published(table, "The router is down", k=3) == [
         ("b", "episodic", 1.0), ("d", "episodic", 0.5), ("c", "procedural", pytest.approx(4.5 / 11)),
     ]  # fmt: skip
