@@ -21,7 +21,7 @@ with the known values filled in. Atoms come from runs that went well, and from a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
@@ -51,12 +51,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion
     from langgraph_toolmem.atoms.slots import Known
     from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.core.jobs import Job
     from langgraph_toolmem.graph.events import Forgotten
-
-MANY_ASKED: Final = 60
-"""Model calls after which it is a problem that no run was ever kept: about 20 requests."""
-SETTLE: Final = 10.0
-"""Seconds that `search` waits for what was finished just now and is being written."""
 
 
 class Atoms(Method):
@@ -88,14 +84,24 @@ class Atoms(Method):
     def open(self, core: Core) -> None:
         """Register its kinds of jobs."""
         super().open(core)
-        core.jobs.handle("atoms", lambda jobs: self.keeping.do(jobs), undo=lambda job: self.keeping.undo(job))
+        core.jobs.handle("atoms", self._do, undo=self._undo)
         if self._writer is not None:
-            core.jobs.handle(
-                "wording",
-                lambda jobs: self.keeping.take_words(jobs[0]),
-                find=lambda job: self.keeping.word(job),
-                undo=lambda job: self.keeping.undo(job),
-            )
+            core.jobs.handle("wording", self._take_words, find=self._word, undo=self._undo)
+
+    # `keeping` is made when atoms are first used, so the handlers reach for it only when there is a job.
+
+    def _do(self, jobs: Sequence[Job]) -> None:
+        self.keeping.do(jobs)
+
+    def _undo(self, job: Job) -> None:
+        self.keeping.undo(job)
+
+    def _word(self, job: Job) -> str:
+        return self.keeping.word(job)
+
+    def _take_words(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.keeping.take_words(job)
 
     # --- asking ---
 
@@ -135,8 +141,9 @@ class Atoms(Method):
         from langgraph_toolmem.atoms.retrieve import AtomQuestion, Resolver, by_name
         from langgraph_toolmem.atoms.slots import known_given
 
-        goals: tuple[Any, ...] = tuple(goal) if not isinstance(goal, str) and isinstance(goal, Iterable) else (goal,)
-        if not all(isinstance(each, str) for each in (*goals, state)):
+        several = isinstance(goal, Iterable) and not isinstance(goal, str)
+        goals: tuple[Any, ...] = tuple(goal) if several else (goal,)
+        if not all(isinstance(text, str) for text in (*goals, state)):
             raise ConfigurationError("`goal` and `state` must be texts; `goal` may be several.")
         if not is_count(k, 1):
             raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
@@ -146,13 +153,15 @@ class Atoms(Method):
         resolve = by_name if tools is None else Resolver(Extractor(read_tools(tools)))
         self.core.users.of(user_id)
         self.begin()
-        self.core.jobs.settle(timeout=SETTLE)
+        self.core.jobs.settle(timeout=10.0)  # seconds: what was finished just now may still be being written
         return self.find(question, user_id, k=k, beta=beta, resolve=resolve)
 
     def find(self, question: AtomQuestion, user_id: str | None, **how: Any) -> list[AtomHit]:
         """Return what `search` returns, without waiting; options and errors as those of `AtomSearch`."""
         user = self.core.users.of(user_id)
-        return [] if self.core.vectors.empty else self.keeping.search(user, question, **how)
+        if self.core.vectors.empty:
+            return []
+        return self.keeping.search(user, question, **how)
 
     def all(self, *, user_id: str | None = None) -> list[Atom]:
         """Return all atoms whose runs went well, also those that mislead, those of most visits first.
@@ -167,8 +176,15 @@ class Atoms(Method):
         user = self.core.users.of(user_id)
         if self.core.vectors.empty:
             return []
-        found = [atom for each in self.keeping.rows.all(user) if (atom := each.atom) is not None]
-        return sorted(found, key=lambda atom: (-atom.visits, atom.tool, atom.id))
+        atoms = []
+        for stored in self.keeping.rows.all(user):
+            if stored.atom is not None:
+                atoms.append(stored.atom)
+
+        def most_visits_first(atom: Atom) -> tuple[int, str, str]:
+            return -atom.visits, atom.tool, atom.id
+
+        return sorted(atoms, key=most_visits_first)
 
     def records(self, calls: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
         """Return how often the hints of calls (`Atom.call`) were shown, followed, and how those runs ended.
@@ -197,14 +213,18 @@ class Atoms(Method):
             StorageError: they could not be stored, or the memory is read-only.
         """
         from langgraph_toolmem.atoms.atoms import merge_all
-        from langgraph_toolmem.atoms.keeping import Support
+        from langgraph_toolmem.atoms.keeping import Support, SupportedAtom
 
-        made, user, now = merge_all(_atoms_of(atoms)), self.core.users.of(user_id), self.core.now()
+        merged = merge_all(_atoms_of(atoms))
+        user, now = self.core.users.of(user_id), self.core.now()
         self.core.refuse_if_read_only()
         self.begin()
-        supports = [Support("", user.digest or "", each.value, now, each.visits) for each in made]
-        self.keeping.store(user, list(zip(made, supports, strict=True)))
-        return len(made)
+        supported = []
+        for atom in merged:
+            support = Support("", user.digest or "", atom.value, now, atom.visits)
+            supported.append(SupportedAtom(atom, support))
+        self.keeping.store(user, supported)
+        return len(merged)
 
     asearch, arecords, akeep = async_variant(search), async_variant(records), async_variant(keep)
     aall = async_variant(all)  # noqa: A003 - the method above
@@ -218,22 +238,27 @@ class Atoms(Method):
 
     def note_shown(self, run: Run, hits: Iterable[AtomHit], user_id: str | None) -> None:
         """Record that the model sees these atoms before its next turn."""
-        if run.next_key is not None and not self.core.read_only:
-            ledger, rows, user = self.core.ledger, self.keeping.rows, self.core.users.of(user_id)
-            self.core.know(run)
-            before = ledger.items(run.next_key, self.name).values()
-            shown: dict[str, str | None] = {rows.key(h.atom.call, user): h.tool for h in hits if h.tool not in before}
-            ledger.shown(self.name, shown, run=run.digest, turn=run.next_key, user_id=user_id)
+        if run.next_key is None or self.core.read_only:
+            return
+        ledger, rows, user = self.core.ledger, self.keeping.rows, self.core.users.of(user_id)
+        self.core.know(run)
+        before = ledger.items(run.next_key, self.name).values()
+        shown: dict[str, str | None] = {}
+        for hit in hits:
+            if hit.tool not in before:
+                shown[rows.key(hit.atom.call, user)] = hit.tool
+        ledger.shown(self.name, shown, run=run.digest, turn=run.next_key, user_id=user_id)
 
     def ended(self, ended: EndedRun) -> None:
         """Put the atoms of a run into the queue, unless it went wrong."""
         core, run, score = self.core, ended.run.digest, ended.score
-        there = core.has_seen(_key(run))
-        if core.read_only or not (there or self._keeps):
+        has_atoms = core.has_seen(_key(run))
+        if core.read_only or not (has_atoms or self._keeps):
             return
         user = core.owner_of(run, ended.user.digest)
-        if not self._keeps or (score is not None and score < GOOD):  # nothing is added to what is there
-            if there and score is not None:
+        went_wrong = score is not None and score < GOOD
+        if not self._keeps or went_wrong:  # nothing is added, but feedback changes what is there
+            if has_atoms and score is not None:
                 self.keeping.put_score(run, score, user, ended.user.namespace)
         elif self.keeping.put_run(ended, user):
             core.count_once(_key(run), "atoms_runs")
@@ -255,11 +280,12 @@ class Atoms(Method):
         """
         self.core.refuse_if_read_only()
         steps = 0
-        for _, runs in by_namespace(given.runs, lambda each: each.user.namespace):
-            names, more = self.keeping.import_runs([run for run in runs if run.score is None or run.score >= GOOD])
-            steps += more
-            for name in names:
-                self.core.count_once(_key(name), "atoms_runs")
+        for _, runs in by_namespace(given.runs, _namespace_of):
+            usable = [ended for ended in runs if ended.score is None or ended.score >= GOOD]
+            imported = self.keeping.import_runs(usable)
+            steps += imported.good_steps
+            for run in imported.runs:
+                self.core.count_once(_key(run), "atoms_runs")
         return steps
 
     # --- keeping ---
@@ -284,13 +310,14 @@ class Atoms(Method):
     def problems(self) -> list[str]:
         """Return a sentence if planning has nothing to show: runs are never kept, or none has good feedback."""
         core = self.core
-        if self.asked < MANY_ASKED or core.read_only:
+        many = 60  # model calls of about 20 requests: with fewer a memory may just be new
+        if self.asked < many or core.read_only:
             return []
         nothing = f"Planning was asked before {self.asked:,} model calls and has nothing to show."
-        if not any(core.counter(name) for name in ("atoms", "atoms_runs")):
+        if not core.counter("atoms") and not core.counter("atoms_runs"):
             return [f"{nothing} {KEEP_RUNS}"]
         with core.lock:
-            good = any(run[1] is not None and run[1] >= GOOD for run in core.graph.runs.values())
+            good = any(core.graph.went_well(run) for run in core.graph.runs)
             shown = core.ledger.figures(self.name)["shown"]
         if good or shown:
             return []
@@ -311,17 +338,21 @@ def _key(run: str) -> str:
     return digest("atoms", run)
 
 
+def _namespace_of(ended: EndedRun) -> tuple[str, ...]:
+    return ended.user.namespace
+
+
 def _atoms_of(given: object) -> list[Atom]:
     from langgraph_toolmem.atoms.atoms import Atom, storable
 
     if not isinstance(given, Iterable):
         raise ConfigurationError(f"keep takes atoms, not {type(given).__name__}.")
-    found: list[Atom] = []
-    for number, each in enumerate(given, 1):
-        if not isinstance(each, Atom):
-            raise ConfigurationError(f"keep takes atoms, not {type(each).__name__}.")
+    atoms: list[Atom] = []
+    for number, atom in enumerate(given, 1):
+        if not isinstance(atom, Atom):
+            raise ConfigurationError(f"keep takes atoms, not {type(atom).__name__}.")
         try:
-            found.append(storable(each))
+            atoms.append(storable(atom))
         except InputError as error:
             raise ConfigurationError(f"Atom {number} cannot be kept. {error}") from error
-    return found
+    return atoms

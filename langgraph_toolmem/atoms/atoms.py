@@ -13,22 +13,12 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.text.embedders import clean
-
-MAX_TEXT: Final = 600
-"""Characters of a state or a sub-goal."""
-MAX_ABOUT: Final = 1000
-MAX_DEPTH: Final = 64
-"""Levels of nesting in the arguments of an atom."""
-FAILED_AFTER: Final = 6
-"""Failures for each success, plus one, after which a call is no longer shown."""
-IGNORED_AFTER: Final = 20
-"""Times shown for each time followed, plus one, after which a call is no longer shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +61,13 @@ class AtomRecord(NamedTuple):
 
     @property
     def misleads(self) -> bool:
-        """Return True if the call fails too often where the model follows it, or is almost never followed."""
-        fails = self.failed >= FAILED_AFTER * (self.succeeded + 1)
-        return fails or self.shown >= IGNORED_AFTER * (self.followed + 1)
+        """Return True if the call fails too often where the model follows it, or is almost never followed.
+
+        Too often are 6 failures for each success, plus one; almost never is once in 20 times shown.
+        """
+        fails = self.failed >= 6 * (self.succeeded + 1)
+        is_ignored = self.shown >= 20 * (self.followed + 1)
+        return fails or is_ignored
 
 
 def make_atom(
@@ -100,7 +94,7 @@ def make_atom(
         raise InputError(f"The visits of an atom must be at least 1, got {visits!r}.")
     slots = tuple(sorted(set(required_slots)))
     call = digest("call", tool, canonical(arguments), *slots)
-    state, goal, about = _line(state, MAX_TEXT), _line(goal, MAX_TEXT), _line(about, MAX_ABOUT)
+    state, goal, about = _line(state, 600), _line(goal, 600), _line(about, 1_000)
     key = digest("atom", call, state, goal)
     return Atom(key, call, state, goal, slots, tool, arguments, about, float(value), visits)
 
@@ -110,22 +104,29 @@ def merge_all(atoms: Iterable[Atom]) -> list[Atom]:
     alike: dict[str, list[Atom]] = {}
     for atom in atoms:
         alike.setdefault(atom.id, []).append(atom)
-    return [_merged(each) for each in alike.values()]
+    return [_merged(group) for group in alike.values()]
 
 
 def _merged(atoms: Sequence[Atom]) -> Atom:
     visits = sum(atom.visits for atom in atoms)
-    return replace(
-        min(atoms, key=lambda atom: json.dumps(dict(atom.arguments), default=str)),  # one order of keys
-        about=max((atom.about for atom in atoms), key=lambda text: (len(text), text)),
-        value=min(1.0, math.fsum(atom.value * atom.visits for atom in atoms) / visits),
-        visits=visits,
-    )
+    value = math.fsum(atom.value * atom.visits for atom in atoms) / visits
+
+    # Atoms of one id may differ in the order of keys and in the description: the choice must not depend on theirs.
+    def written(atom: Atom) -> str:
+        return json.dumps(dict(atom.arguments), default=str)
+
+    def longest_about(atom: Atom) -> tuple[int, str]:
+        return len(atom.about), atom.about
+
+    chosen, described = min(atoms, key=written), max(atoms, key=longest_about)
+    return replace(chosen, about=described.about, value=min(1.0, value), visits=visits)
 
 
 def to_plain(atom: Atom) -> dict[str, Any]:
     """Return the atom in JSON values."""
-    return {name: value for name, value in asdict(atom).items() if name not in ("id", "call")}
+    plain = asdict(atom)
+    del plain["id"], plain["call"]  # digests of the rest
+    return plain
 
 
 def from_plain(plain: Mapping[str, Any]) -> Atom:
@@ -135,9 +136,8 @@ def from_plain(plain: Mapping[str, Any]) -> Atom:
         InputError: a part is missing or of another type.
     """
     try:
-        _texts(
-            [*_texts(plain["required_slots"]), *(plain.get(name, "") for name in ("state", "goal", "tool", "about"))]
-        )
+        _check_texts(plain["required_slots"])
+        _check_texts([plain.get(name, "") for name in ("state", "goal", "tool", "about")])
         return make_atom(**{**plain, "arguments": dict(plain["arguments"])})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
@@ -151,8 +151,10 @@ def storable(atom: Atom) -> Atom:
         InputError: it cannot be stored.
     """
     try:
-        if any(path.count(".") + path.count("[]") >= MAX_DEPTH for path, _ in leaves_of(atom.arguments)):
-            raise InputError(f"The arguments of an atom may have at most {MAX_DEPTH} levels.")
+        most_levels = 64
+        for path, _ in leaves_of(atom.arguments):
+            if path.count(".") + path.count("[]") >= most_levels:
+                raise InputError(f"The arguments of an atom may have at most {most_levels} levels.")
         return from_plain(json.loads(clean(dumps(to_plain(atom), ensure_ascii=False))))
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"This is no atom: {error}.") from error
@@ -170,12 +172,14 @@ def leaves_of(args: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, args
 
 
-def _texts(values: Any) -> list[str]:
-    if not isinstance(values, Sequence) or isinstance(values, str) or not all(isinstance(v, str) for v in values):
+def _check_texts(values: Any) -> None:
+    is_list = isinstance(values, Sequence) and not isinstance(values, str)
+    if not is_list or not all(isinstance(value, str) for value in values):
         raise TypeError(f"{values!r} is no list of texts")
-    return list(values)
 
 
 def _line(text: str, limit: int) -> str:
     flat = clean(" ".join(text.split()))
-    return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
+    if len(flat) <= limit:
+        return flat
+    return flat[: limit - 1].rstrip() + "…"

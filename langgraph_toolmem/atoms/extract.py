@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom, merge_all
@@ -29,42 +31,22 @@ from langgraph_toolmem.text.tools import Wording
 from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
 from langgraph_toolmem.text.words import similarity, word_set
 
-Habits: TypeAlias = Callable[[str, str], Mapping[str, tuple[float, int]]]
-"""Values that a parameter (tool, path) was given, as canonical texts: how often, and in how many runs."""
 
-MAX_DONE: Final = 3
-"""Latest calls that the state names."""
-MAX_ABOUT: Final = 100
-"""Characters said of a call."""
-MAX_KNOWN: Final = 4
-MAX_GOALS: Final = 12
-MAX_GOAL: Final = 300
-"""Characters of a sub-goal."""
-MAX_CHARS: Final = 6000
-LEAST_FIT: Final = 0.1
-"""Least similarity of a request's clause to a call that carries it out."""
+class GivenValue(NamedTuple):
+    """How often a parameter was given a value, and in how many runs."""
+
+    times: float
+    runs: int
+
+
+Habits: TypeAlias = Callable[[str, str], Mapping[str, GivenValue]]
+"""Values that a parameter (tool, path) was given, as canonical texts."""
+
+MOST_CHOICES: Final = 6
+"""A parameter with more different values has no choices that nobody declared."""
 SHORTEST: Final = 3
 """Characters of a value that tells which part of a request a call was about."""
-EARLIER: Final = 100
-"""Events of a thread before an episode whose values are known in it."""
-MAX_LITERAL: Final = 40
-"""Characters of a literal."""
-ENOUGH: Final = 3
-"""Runs in which a value has to be the only one, for it to be a literal."""
-FEW, OFTEN = 6, 4
-"""A parameter has choices that nobody declared if it has at most so many values, each given so often on average."""
 
-_JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
-_BREAK: Final = re.compile(
-    rf"{SENTENCE_END}|(?:,|(?<!\s))\s+(?:{NEXT})\b[, ]*"
-    r"|(?:[,;]|(?<!\s))\s+and\s+(?=(?:" + "|".join(sorted(ACTS)) + r")\b)",
-    re.IGNORECASE,
-)
-_WORD: Final = re.compile(r"\w")
-_MAILBOXES: Final = word_set(
-    "info mail email support help sales contact admin office team service news newsletter billing hello noreply reply "
-    "customer user test example order booking account marketing finance legal press job career security root webmaster"
-)
 sparse = cached(mebibytes=16)(LexicalEmbedder().sparse)
 
 
@@ -98,6 +80,50 @@ class Extracted(NamedTuple):
     known: Sequence[str] = ()
 
 
+class CallPattern(NamedTuple):
+    """A call without its values, and the types that had to be known for it."""
+
+    arguments: dict[str, Any]
+    required: set[str]
+
+
+@dataclass(slots=True)
+class MaskedRun:
+    """The calls of a run without their values.
+
+    Attributes:
+        patterns: by `id` of the step.
+        hidden: values that no atom may tell, with their types.
+        known: K before a turn, by `id` of the turn.
+    """
+
+    patterns: dict[int, CallPattern] = field(default_factory=dict)
+    hidden: dict[str, str] = field(default_factory=dict)
+    known: dict[int, Known] = field(default_factory=dict)
+
+    def hide_persons(self, answer: Iterable[tuple[str, Any]]) -> None:
+        """Hide what an answer says of persons."""
+        for label, value in answer:
+            if isinstance(value, str) and (label == "EMAIL" or not PERSONS.isdisjoint(words_of(label))):
+                self.hidden.setdefault(value, label)
+
+    def hide_names_in_addresses(self) -> None:
+        for value in list(self.hidden):
+            if "@" in value:
+                for name in names_in(value):
+                    self.hidden.setdefault(name, "NAME")
+
+    @property
+    def telling(self) -> dict[str, str]:
+        """The hidden values that are long enough to tell something."""
+        return {text: label for text, label in self.hidden.items() if len(text) >= SHORTEST}
+
+
+def no_habits(_tool: str, _path: str) -> Mapping[str, GivenValue]:
+    """Return that nothing is known of a parameter's values in other runs."""
+    return {}
+
+
 class Extractor:
     """Reads runs over one set of tools.
 
@@ -106,7 +132,7 @@ class Extractor:
         habits: values of their parameters in other runs; without them only schema and run tell what is a literal.
     """
 
-    def __init__(self, specs: Mapping[str, ToolSpec], *, habits: Habits = lambda *_: {}) -> None:
+    def __init__(self, specs: Mapping[str, ToolSpec], *, habits: Habits = no_habits) -> None:
         self.specs, self.slots, self._habits = specs, Slots(specs), habits
         self._wording, self._abouts = Wording(), dict[str, str]()
         for spec in specs.values():
@@ -122,26 +148,32 @@ class Extractor:
 
     def does(self, tool: str) -> str:
         """Return the first sentence of `about`, cut."""
+        most_chars = 100
         first = self.about(tool).partition(". ")[0].rstrip(".")
-        return first if len(first) <= MAX_ABOUT else first[:MAX_ABOUT].rpartition(" ")[0]
+        if len(first) <= most_chars:
+            return first
+        return first[:most_chars].rpartition(" ")[0]
 
     def situation(self, state: RunState, known: Known, hidden: Mapping[str, str] | None = None) -> StepSituation:
         """Return where a run stands before its next turn; `hidden` are further values that no text may tell."""
         raw = open_parts(state)
-        types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
+        types = dict(hidden or {})
         for mail in known.values("EMAIL"):
-            types = dict.fromkeys(names_in(str(mail)), "NAME") | types
-        types = {**(hidden or {}), **types}
-        goals = tuple(delexicalised(part, types)[:MAX_GOAL] for part in raw)
-        telling = [label for label in known.to_plain() if label not in KINDS or label == "EMAIL"]
-        knows = (
-            ", ".join(label.lower().replace("_", " ") for label in telling[-MAX_KNOWN:]) or "only what the user said"
-        )
-        done = [
-            self.does(step.tool) if step.status == "ok" else f"{step.status}: {self.does(step.tool)}"
-            for step in state.since_user[-MAX_DONE:]
-        ]
-        return StepSituation(f"known: {knows}. done: {'; '.join(filter(None, done)) or 'nothing yet'}", goals, raw)
+            for name in names_in(str(mail)):
+                types[name] = "NAME"
+        for text, label in known.texts().items():
+            if len(text) >= SHORTEST:
+                types[text] = label
+        most_chars = 300
+        goals = tuple([delexicalised(part, types)[:most_chars] for part in raw])
+        return StepSituation(f"known: {_known_in_words(known)}. done: {self._done_in_words(state)}", goals, raw)
+
+    def _done_in_words(self, state: RunState) -> str:
+        done = []
+        for step in state.since_user[-3:]:
+            does = self.does(step.tool)
+            done.append(does if step.status == "ok" else f"{step.status}: {does}")
+        return "; ".join([text for text in done if text]) or "nothing yet"
 
     def before(self, run: Run) -> tuple[StepSituation, Known]:
         """Return where a run stands now, and K: the question that finds atoms for its next call."""
@@ -153,9 +185,10 @@ class Extractor:
 
     def steps(self, run: Run, *, value: float = 1.0) -> list[Extracted]:
         """Return the atoms of a run with this reward, one per successful step, in order, not merged."""
-        earlier = run.earlier[-EARLIER:]
-        masks, hidden, knew = self._masked(run.events, earlier)
-        found: list[Extracted] = []
+        earlier = run.earlier[-100:]  # of a long thread only the latest values are still meant
+        masked = self._masked(run.events, earlier)
+        hidden = masked.telling
+        steps: list[Extracted] = []
         state, asked = RunState(cut=run.truncated), ""
         for event in earlier:
             state.push(event)
@@ -163,56 +196,61 @@ class Extractor:
             if isinstance(event, UserMessage):
                 asked = event.text
             elif event.steps:
-                known = knew[id(event)]
+                known = masked.known[id(event)]
                 where, types = self.situation(state, known, hidden), tuple(sorted(known.types))
                 for step in event.steps:
                     if step.status == "ok":
-                        arguments, required = masks[id(step)]
-                        atom = make_atom(
-                            state=where.state,
-                            goal=goal_of(step, where, self.does(step.tool)),
-                            tool=step.tool,
-                            arguments=arguments,
-                            required_slots=required,
-                            about=self.about(step.tool),
-                            value=value,
-                        )
-                        found.append(Extracted(atom, step.args, asked, types))
+                        atom = self._atom(step, where, masked.patterns[id(step)], value)
+                        steps.append(Extracted(atom, step.args, asked, types))
             state.push(event)
-        return found
+        return steps
 
-    def _masked(
-        self, events: Sequence[UserMessage | Turn], earlier: Sequence[UserMessage | Turn]
-    ) -> tuple[dict[int, tuple[dict[str, Any], set[str]]], dict[str, str], dict[int, Known]]:
-        """Return each call without its values, by `id` of the step; values that no atom may tell; K, by `id` of a turn.
+    def _atom(self, step: ExecutedCall, where: StepSituation, pattern: CallPattern, value: float) -> Atom:
+        return make_atom(
+            state=where.state,
+            goal=goal_of(step, where, self.does(step.tool)),
+            tool=step.tool,
+            arguments=pattern.arguments,
+            required_slots=pattern.required,
+            about=self.about(step.tool),
+            value=value,
+        )
+
+    def _masked(self, events: Sequence[UserMessage | Turn], earlier: Sequence[UserMessage | Turn]) -> MaskedRun:
+        """Return the calls of events without their values.
 
         Of the `earlier` events only the values count. A request names what only later calls use, so all calls are read
         before the first sub-goal is worded.
         """
-        masks: dict[int, tuple[dict[str, Any], set[str]]] = {}
-        hidden: dict[str, str] = {}
-        known, knew = Known(), dict[int, Known]()
-        for number, event in enumerate((*earlier, *events), -len(earlier)):
+        masked, known = MaskedRun(), Known()
+        for number, event in enumerate((*earlier, *events)):
             if isinstance(event, UserMessage):
                 known.push(event, self.slots)
                 continue
-            if number >= 0:
-                knew[id(event)] = known.copy()
-                for step in event.steps:
-                    masker = Masker(step.tool, self.slots, known, self._habits)
-                    arguments = {name: masker.value(inner, str(name)) for name, inner in step.args.items()}
-                    masks[id(step)] = arguments, masker.required
-                    hidden |= masker.values
+            if number >= len(earlier):
+                self._mask(event, known, masked)
             for step in event.steps:
                 if step.status == "ok":
                     answer = answered(step)
                     known.take(step, self.slots, answer)
-                    for label, value in answer:
-                        if isinstance(value, str) and (label == "EMAIL" or not PERSONS.isdisjoint(words_of(label))):
-                            hidden.setdefault(value, label)
-        for name in (name for value in list(hidden) if "@" in value for name in names_in(value)):
-            hidden.setdefault(name, "NAME")
-        return masks, {text: label for text, label in hidden.items() if len(text) >= SHORTEST}, knew
+                    masked.hide_persons(answer)
+        masked.hide_names_in_addresses()
+        return masked
+
+    def _mask(self, turn: Turn, known: Known, masked: MaskedRun) -> None:
+        masked.known[id(turn)] = known.copy()
+        for step in turn.steps:
+            masker = Masker(step.tool, self.slots, known, self._habits)
+            arguments = {name: masker.value(value, str(name)) for name, value in step.args.items()}
+            masked.patterns[id(step)] = CallPattern(arguments, masker.required)
+            masked.hidden |= masker.values
+
+
+def _known_in_words(known: Known) -> str:
+    """Return the latest types that say more of a value than its looks."""
+    telling = [label for label in known.to_plain() if label not in KINDS or label == "EMAIL"]
+    words = [label.lower().replace("_", " ") for label in telling[-4:]]
+    return ", ".join(words) or "only what the user said"
 
 
 class Masker:
@@ -223,7 +261,7 @@ class Masker:
         values: texts that were taken out, with their types.
     """
 
-    def __init__(self, tool: str, slots: Slots, known: Known, habits: Habits = lambda *_: {}) -> None:
+    def __init__(self, tool: str, slots: Slots, known: Known, habits: Habits = no_habits) -> None:
         self._tool, self._slots, self._known, self._habits = tool, slots, known, habits
         self.required: set[str] = set()
         self.values: dict[str, str] = {}
@@ -233,9 +271,11 @@ class Masker:
         if isinstance(value, Mapping):
             return {name: self.value(inner, f"{path}.{name}") for name, inner in value.items()}
         if isinstance(value, (list, tuple)):
-            inner = [self.value(each, f"{path}[]") for each in value]
+            items = [self.value(item, f"{path}[]") for item in value]
             # Three ids are the same pattern as one, and so are three flights.
-            return inner[:1] if inner and all(each == inner[0] and _has_slot(each) for each in inner) else inner
+            if items and all(item == items[0] and _has_slot(item) for item in items):
+                return items[:1]
+            return items
         return self._scalar(value, path)
 
     def _scalar(self, value: Any, path: str) -> Any:
@@ -244,54 +284,99 @@ class Masker:
         parameter = self._slots.parameter(self._tool, path)
         if self._is_literal(value, path, parameter):
             return value
-        label, types = parameter.type_of(value), self._known.types_of(value)
-        if types:
-            telling = [each for each in types if each not in KINDS or each in PLAIN]
-            if label not in types and telling:
-                label = telling[0]
-            if label in types or types[0] not in COMMON - {"ID"}:
-                self.required.add(label if label in types else types[0])
+        label = parameter.type_of(value)
+        known_as = self._known.types_of(value)
+        if known_as:
+            label = self._known_label(label, known_as)
         if isinstance(value, str):
             self.values[value] = label
         return f"<{label}>"
+
+    def _known_label(self, label: str, known_as: Sequence[str]) -> str:
+        """Return the type of a known value, and note it as one that had to be known."""
+        if label not in known_as:
+            for known_label in known_as:
+                if known_label not in KINDS or known_label in PLAIN:
+                    label = known_label
+                    break
+        if label in known_as:
+            self.required.add(label)
+        elif known_as[0] not in COMMON - {"ID"}:
+            self.required.add(known_as[0])
+        return label
 
     def _is_literal(self, value: Any, path: str, parameter: Parameter) -> bool:
         if isinstance(value, str):
             if value.lower() in parameter.choices and not parameter.hidden:
                 return True
-            if parameter.person or len(value) > MAX_LITERAL or kind_of(value) in KINDS:
+            longest = 40  # characters; a longer text is somebody's words
+            if parameter.person or len(value) > longest or kind_of(value) in KINDS:
                 return False
         return not parameter.hidden and is_constant(self._habits(self._tool, path), value)
 
 
-def is_constant(given: Mapping[str, tuple[float, int]], value: Any) -> bool:
-    """Return True if a value never varies, or is one of a few that come again and again."""
+def is_constant(given: Mapping[str, GivenValue], value: Any) -> bool:
+    """Return True if a value never varies, or is one of a few that come again and again.
+
+    The only value of a parameter has to come from 3 runs; of several each has to be given 4 times on average.
+    """
     mine = given.get(canon(value))
-    if mine is None or len(given) > FEW:
+    if mine is None or len(given) > MOST_CHOICES:
         return False
     if len(given) == 1:
-        return mine[1] >= ENOUGH
-    return sum(often for often, _ in given.values()) >= OFTEN * len(given)
+        return mine.runs >= 3
+    return sum(other.times for other in given.values()) >= 4 * len(given)
 
 
 def habits_of(runs: Iterable[Run]) -> Habits:
     """Return the values of all parameters in some runs; a value counts once a run."""
-    counts: dict[tuple[str, str], dict[str, tuple[float, int]]] = {}
+    counts: dict[tuple[str, str], dict[str, GivenValue]] = {}
     for run in runs:
-        turns = (event for event in run.events if isinstance(event, Turn))
-        steps = [step for turn in turns for step in turn.steps if step.status == "ok"]
-        for tool, path, text in {(s.tool, path, canon(value)) for s in steps for path, value in leaves_of(s.args)}:
+        for tool, path, text in _values_given(run):
             given = counts.setdefault((tool, path), {})
-            often, times = given.get(text, (0.0, 0))
-            given[text] = often + 1, times + 1
-    return lambda tool, path: counts.get((tool, path), {})
+            before = given.get(text, GivenValue(0.0, 0))
+            given[text] = GivenValue(before.times + 1, before.runs + 1)
+
+    def habits(tool: str, path: str) -> Mapping[str, GivenValue]:
+        return counts.get((tool, path), {})
+
+    return habits
+
+
+def _values_given(run: Run) -> set[tuple[str, str, str]]:
+    """Return tool, path and canonical text of each argument of a run's successful calls."""
+    values = set()
+    for event in run.events:
+        if isinstance(event, Turn):
+            for step in event.steps:
+                if step.status == "ok":
+                    for path, value in leaves_of(step.args):
+                        values.add((step.tool, path, canon(value)))
+    return values
 
 
 def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
     """Return the merged atoms of runs that went well; what never varies among them is a literal."""
     given = list(runs)
     extractor = Extractor(specs, habits=habits_of(given))
-    return merge_all(each.atom for run in given for each in extractor.steps(run))
+    atoms: list[Atom] = []
+    for run in given:
+        atoms += [step.atom for step in extractor.steps(run)]
+    return merge_all(atoms)
+
+
+# --- the parts of a request ---
+
+
+@cache
+def _breaks() -> re.Pattern[str]:
+    """Return where a request parts: at the end of a sentence, before "then", and before "and" with a verb."""
+    verbs = "|".join(sorted(ACTS))
+    return re.compile(
+        rf"{SENTENCE_END}|(?:,|(?<!\s))\s+(?:{NEXT})\b[, ]*"
+        rf"|(?:[,;]|(?<!\s))\s+and\s+(?=(?:{verbs})\b)",
+        re.IGNORECASE,
+    )
 
 
 def parts_of(text: str) -> tuple[str, ...]:
@@ -302,50 +387,70 @@ def parts_of(text: str) -> tuple[str, ...]:
     >>> parts_of("Cancel order #W17 and mail me the receipt. If it is late, then tell Ann and Bob.")
     ('Cancel order #W17', 'mail me the receipt', 'If it is late', 'tell Ann and Bob')
     """
-    text = text[:MAX_CHARS]
+    most_chars, most_parts = 6_000, 12
+    text = text[:most_chars]
     values = values_in(text)
     pieces: list[str] = []
     begin = 0
-    for match in _BREAK.finditer(text):
-        if not any(value.start <= match.start() and match.end() <= value.end for value in values):
+    for match in _breaks().finditer(text):
+        in_value = any(value.start <= match.start() and match.end() <= value.end for value in values)
+        if not in_value:
             pieces.append(text[begin : match.start()])
             begin = match.end()
-    found = (_JOINED.sub("", part.strip(" ,.;:")) for part in (*pieces, text[begin:]))
-    return tuple(dict.fromkeys(part for part in found if _WORD.search(part)))[:MAX_GOALS]
+    pieces.append(text[begin:])
+    parts: dict[str, None] = {}
+    for piece in pieces:
+        part = re.sub(rf"^(?:{NEXT})\b[, ]*", "", piece.strip(" ,.;:"), flags=re.IGNORECASE)
+        if re.search(r"\w", part):
+            parts[part] = None
+    return tuple(parts)[:most_parts]
 
 
 def open_parts(state: RunState) -> tuple[str, ...]:
     """Return the parts of the latest request of which a value was not used yet, or that name none; all, if none is
     left."""
     parts = parts_of(state.user.raw)
-    used = {
-        text.lower()
-        for step in state.since_user
-        if step.status == "ok"
-        for _, value in leaves_of(step.args)
-        if not isinstance(value, bool) and value is not None and len(text := canon(value)) >= SHORTEST
-    }
-    return tuple(part for part in parts if not _is_used(part, used)) or parts
+    used = set()
+    for step in state.since_user:
+        if step.status == "ok":
+            for _, value in leaves_of(step.args):
+                if value is not None and not isinstance(value, bool):
+                    text = canon(value)
+                    if len(text) >= SHORTEST:
+                        used.add(text.lower())
+    return tuple([part for part in parts if not _is_used(part, used)]) or parts
 
 
 def _is_used(part: str, used: Collection[str]) -> bool:
     low = part.lower()
     if not any(value in low for value in used):
         return False
-    named = [
-        value.text.lower() for value in values_in(part) if value.kind == "ID" or value.kind in PLAIN - {"DATE", "TIME"}
-    ]
-    return all(any(text in value or value in text for value in used) for text in named)
+    for value in values_in(part):
+        identifies = value.kind == "ID" or value.kind in PLAIN - {"DATE", "TIME"}
+        if identifies:
+            text = value.text.lower()
+            if not any(text in other or other in text for other in used):
+                return False
+    return True
 
 
 def goal_of(step: ExecutedCall, where: StepSituation, does: str) -> str:
     """Return the sub-goal of a call: the part of the request that has most of its values, then most of its tool's
     words; all that was open, if no part fits."""
-    texts = {canon(value).lower() for _, value in leaves_of(step.args) if isinstance(value, (str, int, float))}
-    values = [text for text in texts if len(text) >= SHORTEST]
-    fits = [sum(v in part.lower() for v in values) + similarity(sparse(does), sparse(part)) for part in where.raw]
-    best = max(fits, default=0.0)
-    return where.goals[fits.index(best)] if best >= LEAST_FIT else " ".join(where.goals)
+    values = set()
+    for _, value in leaves_of(step.args):
+        if isinstance(value, (str, int, float)):
+            text = canon(value).lower()
+            if len(text) >= SHORTEST:
+                values.add(text)
+    best_fit, best_goal = 0.0, ""
+    for part, goal in zip(where.raw, where.goals, strict=True):
+        low = part.lower()
+        fit = sum(value in low for value in values) + similarity(sparse(does), sparse(part))
+        if fit > best_fit:
+            best_fit, best_goal = fit, goal
+    least_fit = 0.1
+    return best_goal if best_fit >= least_fit else " ".join(where.goals)
 
 
 def names_in(mail: str) -> list[str]:
@@ -354,9 +459,22 @@ def names_in(mail: str) -> list[str]:
     >>> names_in("ann.lee2@x.org"), names_in("info@x.org")
     (['ann', 'lee'], [])
     """
-    found = re.findall(r"[^\W\d_]{3,}", mail.partition("@")[0].lower())
-    return [word for word in found if word not in _MAILBOXES and not is_usual(word)]
+    names = []
+    for word in re.findall(r"[^\W\d_]{3,}", mail.partition("@")[0].lower()):
+        if word not in _mailboxes() and not is_usual(word):
+            names.append(word)
+    return names
+
+
+@cache
+def _mailboxes() -> frozenset[str]:
+    """Return words of addresses that are read by a team or a program."""
+    return word_set(
+        "info mail email support help sales contact admin office team service news newsletter billing hello noreply "
+        "reply customer user test example order booking account marketing finance legal press job career security "
+        "root webmaster"
+    )
 
 
 def _has_slot(value: Any) -> bool:
-    return any(isinstance(each, str) and SLOT.fullmatch(each) for _, each in leaves_of(value))
+    return any(isinstance(leaf, str) and SLOT.fullmatch(leaf) for _, leaf in leaves_of(value))

@@ -14,16 +14,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
-from langgraph_toolmem.atoms.extract import FEW, Extracted, Extractor
+from langgraph_toolmem.atoms.extract import MOST_CHOICES, Extracted, Extractor, GivenValue
 from langgraph_toolmem.atoms.models import AtomWriter
 from langgraph_toolmem.atoms.retrieve import (
-    BETA,
     AtomHit,
     AtomQuestion,
-    K,
+    NearAtom,
     Resolve,
     Resolved,
     by_name,
@@ -49,18 +48,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
-ATOMS, WORDING = "atoms", "wording"
-"""Kinds of jobs: atoms are stored or their score changes, and they are worded by a chat model."""
-WAITS: Final = 3
-"""Failures after which a wording no longer waits for its atoms, which were forgotten."""
-LONGLIST: Final = 64
-"""Atoms that are compared for each goal of a question; four times as many if they are of too few tools."""
-MAX_GOALS: Final = 512
-"""Goals whose atoms are kept, the latest."""
 GOOD, OTHER = "good", "other"
 """Parts of the collection: atoms that a good run supports, and those that wait for one."""
-MAX_SUPPORTS: Final = 32
-"""Runs kept per atom, the latest good ones before others."""
 
 
 class Support(NamedTuple):
@@ -86,6 +75,13 @@ class Support(NamedTuple):
         return not self.run or (self.score is not None and self.score >= GOOD_SCORE)
 
 
+class SupportedAtom(NamedTuple):
+    """An atom with what a run contributes to it."""
+
+    atom: Atom
+    support: Support
+
+
 @dataclass(frozen=True)
 class StoredAtom:
     """An atom as it is kept.
@@ -101,161 +97,220 @@ class StoredAtom:
     @cached_property
     def atom(self) -> Atom | None:
         """The atom as its good supports make it; None if there is none."""
-        good = [each for each in self.supports if each.good]
+        good = [support for support in self.supports if support.good]
         if not good:
             return None
-        visits = sum(each.visits for each in good)
-        value = sum((each.score or 0.0) * each.visits for each in good) / visits
+        visits = sum(support.visits for support in good)
+        value = sum((support.score or 0.0) * support.visits for support in good) / visits
         return replace(self.part, value=min(1.0, value), visits=visits)
+
+    def with_supports(self, supports: Sequence[Support]) -> StoredAtom | None:
+        """Return the atom on other supports; None if they are none."""
+        if not supports:
+            return None
+        return StoredAtom(self.part, tuple(supports))
 
 
 AtomRows: TypeAlias = Rows[StoredAtom]
 
 
 class AtomKind(RowKind[StoredAtom]):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        max_supports: runs kept per atom, the latest good ones before others.
+    """
 
     name: ClassVar[str] = "atoms"
+    max_supports: ClassVar[int] = 32
 
     def row(self, item: StoredAtom) -> VectorItem:
         """See `RowKind`."""
-        owners = {owner for each in item.supports for owner in (each.run, each.user) if owner}
-        part = GOOD if any(each.good for each in item.supports) else OTHER
-        plain = {"atom": to_plain(item.part), "supports": [list(each) for each in item.supports]}
-        return VectorItem(item.part.id, item.part.goal or item.part.tool, plain, part, tuple(sorted(owners)))
+        owners: set[str] = set()
+        for support in item.supports:
+            owners |= {support.run, support.user}
+        owners.discard("")
+        is_good = any(support.good for support in item.supports)
+        plain = {"atom": to_plain(item.part), "supports": [list(support) for support in item.supports]}
+        text = item.part.goal or item.part.tool
+        return VectorItem(item.part.id, text, plain, GOOD if is_good else OTHER, tuple(sorted(owners)))
 
     def item(self, row: Hit) -> StoredAtom:
         """See `RowKind`."""
         part = from_plain(row.metadata["atom"])
-        supports = tuple(Support(*each) for each in row.metadata["supports"])
+        supports = tuple([Support(*fields) for fields in row.metadata["supports"]])
         if part.id != row.id or not supports:
             raise InputError(f"The row {row.id} is damaged: it holds the atom {part.id} on {len(supports)} supports.")
         return StoredAtom(part, supports)
 
     def joined(self, old: StoredAtom, new: StoredAtom) -> StoredAtom:
         """See `RowKind`. A run put again never gives less, and a missing score takes none away."""
-        now = {(each.run, each.user): each for each in old.supports}
-        for each in new.supports:
-            before = now.pop((each.run, each.user), None)
-            if before is not None and each.run:
-                score = before.score if each.score is None else each.score
-                same = score == before.score and each.visits <= before.visits
-                each = before if same else each._replace(score=score, visits=max(each.visits, before.visits))
-            now[each.run, each.user] = each
-        kept = list(now.values())
-        if len(kept) > MAX_SUPPORTS:
-            kept.remove(min(kept, key=lambda each: (each.good, each.time)))
+        by_owner = {(support.run, support.user): support for support in old.supports}
+        for support in new.supports:
+            owner = (support.run, support.user)
+            before = by_owner.pop(owner, None)  # the latest stand last
+            if before is not None and support.run:
+                by_owner[owner] = _put_again(before, support)
+            else:
+                by_owner[owner] = support
+        kept = list(by_owner.values())
+        if len(kept) > self.max_supports:
+
+            def least_worth(support: Support) -> tuple[bool, float]:
+                return support.good, support.time
+
+            kept.remove(min(kept, key=least_worth))
         return StoredAtom(new.part, tuple(kept))
 
     def without(self, item: StoredAtom, owner: str) -> StoredAtom | None:
         """See `RowKind`."""
-        return _of(item, [each for each in item.supports if owner not in (each.run, each.user)])
+        return item.with_supports([support for support in item.supports if owner not in (support.run, support.user)])
 
     def since(self, item: StoredAtom, before: float) -> StoredAtom | None:
         """See `RowKind`: older runs support it no longer."""
-        left = [each for each in item.supports if each.time >= before]
-        return item if len(left) == len(item.supports) else _of(item, left)
+        left = [support for support in item.supports if support.time >= before]
+        if len(left) == len(item.supports):
+            return item
+        return item.with_supports(left)
 
 
-def _of(item: StoredAtom, supports: list[Support]) -> StoredAtom | None:
-    return StoredAtom(item.part, tuple(supports)) if supports else None
+def _put_again(before: Support, again: Support) -> Support:
+    """Return the support of a run that is put again: with more steps, or with feedback."""
+    score = before.score if again.score is None else again.score
+    if score == before.score and again.visits <= before.visits:
+        return before
+    return again._replace(score=score, visits=max(again.visits, before.visits))
 
 
-def put(rows: AtomRows, atoms: Iterable[tuple[Atom, Support]], user: User) -> int:
+def put(rows: AtomRows, atoms: Iterable[SupportedAtom], user: User) -> int:
     """Store atoms with their supports, or join them with those that are there; return how many are new.
 
     If it fails, do it again.
     """
-    items = [StoredAtom(replace(atom, visits=1, value=1.0), (each,)) for atom, each in atoms]
-    known = {each.part.id for each in rows.get([item.part.id for item in items], user)}
+    items = []
+    for supported in atoms:
+        without_counts = replace(supported.atom, visits=1, value=1.0)
+        items.append(StoredAtom(without_counts, (supported.support,)))
+    ids = [item.part.id for item in items]
+    known = {stored.part.id for stored in rows.get(ids, user)}
     rows.put(items, user)
-    return len({item.part.id for item in items} - known)
+    return len(set(ids) - known)
 
 
 def judge(rows: AtomRows, run: str, score: float, user: User) -> None:
     """Change the score of a run (its digest), of one user if `user` is named."""
 
     def with_score(item: StoredAtom) -> StoredAtom:
-        mine = (each.run == run and (not user.digest or each.user in ("", user.digest)) for each in item.supports)
-        supports = [each._replace(score=score) if own else each for each, own in zip(item.supports, mine, strict=True)]
+        supports = []
+        for support in item.supports:
+            if support.run == run and (not user.digest or support.user in ("", user.digest)):
+                supports.append(support._replace(score=score))
+            else:
+                supports.append(support)
         return replace(item, supports=tuple(supports))
 
-    rows.change([each.part.id for each in rows.of(run, user)], with_score, user)
+    rows.change([stored.part.id for stored in rows.of(run, user)], with_score, user)
 
 
 def reword(rows: AtomRows, run: str, worded: Mapping[str, Atom], user: User) -> bool:
     """Put other atoms in the place of those (by id) that a run (its digest) gave; return True if there were any."""
-    moved = [
-        (worded[stored.part.id], each)
-        for stored in rows.get(list(worded), user)
-        for each in stored.supports
-        if each.run == run
-    ]
+    moved = []
+    for stored in rows.get(list(worded), user):
+        for support in stored.supports:
+            if support.run == run:
+                moved.append(SupportedAtom(worded[stored.part.id], support))
     put(rows, moved, user)
     kept = {atom.id for atom in worded.values()}
 
     def without_run(item: StoredAtom) -> StoredAtom | None:
-        return _of(item, [each for each in item.supports if each.run != run])
+        return item.with_supports([support for support in item.supports if support.run != run])
 
     rows.change([key for key in worded if key not in kept], without_run, user)
     return bool(moved)
 
 
+class NearGoal(NamedTuple):
+    """The atoms near to a goal, at a version of the rows."""
+
+    version: int
+    atoms: list[NearAtom]
+
+
 class AtomSearch:
-    """Finds atoms of a memory, without calls that mislead. Safe to use from several threads."""
+    """Finds atoms of a memory, without calls that mislead. Safe to use from several threads.
+
+    Attributes:
+        longlist: atoms that are compared for each goal; four times as many if they are of too few tools.
+    """
+
+    longlist: ClassVar[int] = 64
 
     def __init__(self, rows: AtomRows, misleads: Callable[[User, str], bool]) -> None:
         self._rows, self._misleads = rows, misleads
         self._lock = threads.lock()
-        self._kept: dict[tuple[tuple[str, ...], str, int], tuple[int, list[tuple[Atom, float]]]] = {}
+        self._kept: dict[tuple[tuple[str, ...], str, int], NearGoal] = {}
 
     def __call__(
         self,
         user: User,
         question: AtomQuestion,
         *,
-        k: int = K,
-        beta: float = BETA,
+        k: int = 3,
+        beta: float = 0.3,
         resolve: Resolve = by_name,
         plain: bool = False,
     ) -> list[AtomHit]:
         """Return the atoms that fit best; arguments as for `ranked`. Raises StorageError if Chroma or embedder fail."""
 
         def allowed(atom: Atom) -> Resolved | None:
-            return None if not plain and self._misleads(user, atom.call) else resolve(atom)
+            if not plain and self._misleads(user, atom.call):
+                return None
+            return resolve(atom)
 
-        for most in (LONGLIST, 4 * LONGLIST):
-            found: dict[str, tuple[Atom, float]] = {}
+        for most in (self.longlist, 4 * self.longlist):
+            best: dict[str, NearAtom] = {}
             for goal in dict.fromkeys(question.goals):
-                for atom, like in self._near(user, goal, most):
-                    if atom.id not in found or found[atom.id][1] < like:
-                        found[atom.id] = atom, like
-            hits = ranked(found.values(), question, k=k, beta=beta, resolve=allowed, plain=plain)
+                for near in self._near(user, goal, most):
+                    known = best.get(near.atom.id)
+                    if known is None or known.to_goal < near.to_goal:
+                        best[near.atom.id] = near
+            hits = ranked(best.values(), question, k=k, beta=beta, resolve=allowed, plain=plain)
             if len(hits) >= k or most >= self._rows.size(user) or self._rows.waits_little:
                 break
         return hits
 
-    def _near(self, user: User, goal: str, most: int) -> list[tuple[Atom, float]]:
+    def _near(self, user: User, goal: str, most: int) -> list[NearAtom]:
         key, version = (user.namespace, goal, most), self._rows.version(user)
         with self._lock:
-            kept, found = self._kept.get(key, (-1, []))
-        if kept == version:
-            return found
+            kept = self._kept.get(key)
+        if kept is not None and kept.version == version:
+            return kept.atoms
         by_words = self._rows.embedder.builtin
-        near = self._rows.near(goal, user, k=most, part=GOOD)
-        atoms = [(each.item.atom, None if by_words else each.similarity) for each in near]
-        found = [(atom, to_goal(goal, atom, cosine)) for atom, cosine in atoms if atom is not None]
+        near = []
+        for row in self._rows.near(goal, user, k=most, part=GOOD):
+            atom = row.item.atom
+            if atom is not None:
+                cosine = None if by_words else row.similarity
+                near.append(NearAtom(atom, to_goal(goal, atom, cosine)))
+        most_goals = 512
         with self._lock:
             self._kept.pop(key, None)
-            self._kept[key] = version, found
-            if len(self._kept) > MAX_GOALS:
+            self._kept[key] = NearGoal(version, near)
+            if len(self._kept) > most_goals:
                 del self._kept[next(iter(self._kept))]
-        return found
+        return near
 
     def forget(self) -> None:
         """Drop the atoms near to goals."""
         with self._lock:
             self._kept.clear()
+
+
+class ImportedAtoms(NamedTuple):
+    """The runs (digests) that have atoms, and the number of steps of good ones."""
+
+    runs: list[str]
+    good_steps: int
 
 
 class AtomKeeping:
@@ -271,8 +326,10 @@ class AtomKeeping:
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:
         """Return the records of calls (`Atom.call`) of a user."""
         tracks = self._core.ledger.tracks(self.rows.kind.name, [self.rows.key(call, user) for call in calls])
-        found = (AtomRecord(track.shown, track.followed, track.helped, track.hurt) for track in tracks)
-        return dict(zip(calls, found, strict=True))
+        records = {}
+        for call, track in zip(calls, tracks, strict=True):
+            records[call] = AtomRecord(track.shown, track.followed, track.helped, track.hurt)
+        return records
 
     def _misleads(self, user: User, call: str) -> bool:
         return self._core.ledger.tracked(self.rows.kind.name) and self.records(user, [call])[call].misleads
@@ -285,79 +342,87 @@ class AtomKeeping:
             if self._extractor is None or self._extractor.specs != self._core.catalogue.specs:
                 self._extractor = Extractor(dict(self._core.catalogue.specs), habits=self._habits)
             extractor = self._extractor
-        found: list[Extracted] = []
-        for each in extractor.steps(run):
+        storable_steps: list[Extracted] = []
+        for step in extractor.steps(run):
             try:
-                found.append(each._replace(atom=storable(each.atom)))
+                storable_steps.append(step._replace(atom=storable(step.atom)))
             except InputError as error:  # one call that cannot be kept must not keep the others
                 logger.debug("a step is not kept as an atom: %s", type(error).__name__)
-        return found
+        return storable_steps
 
-    def _habits(self, tool: str, path: str) -> dict[str, tuple[float, int]]:
+    def _habits(self, tool: str, path: str) -> dict[str, GivenValue]:
         """See `extract.Habits`: in all runs that the memory has seen; parts of nested arguments have none.
 
-        Of more than `FEW` values none is constant, so the others are not read.
+        Of more values than a choice has none is constant, so the others are not read.
         """
         graph, slot = self._core.graph, slot_key(tool, path)
-        found: dict[str, tuple[float, int]] = {}
+        given: dict[str, GivenValue] = {}
         with self._core.lock:
-            contributors = graph.value_contributors.rows.get(slot, {})
-            for text, cell in graph.values.row(slot).items():
-                if (known := decode_value(text)) is not ABSENT:
-                    found[canon(known)] = cell[0], len(contributors[text][0]) if text in contributors else 0
-                if len(found) > FEW:
+            for text, counts in graph.values.row(slot).items():
+                value = decode_value(text)
+                if value is not ABSENT:
+                    runs = graph.value_contributors.runs(slot, text)
+                    given[canon(value)] = GivenValue(counts[0], len(runs))
+                if len(given) > MOST_CHOICES:
                     break
-        return found
+        return given
 
     # --- keeping them ---
 
     def put_run(self, ended: EndedRun, user: str) -> bool:
         """Put the atoms of a run into the queue; return True if it has any."""
-        run, read = ended.run, self.extracted(ended.run)
-        where: dict[str, Any] = {"run": run.digest, "user": user, "namespace": ended.user.namespace}
-        if read:
-            atoms = [to_plain(each) for each in merge_all(each.atom for each in read)]
-            payload = {"score": ended.score, "time": self._core.now(), "atoms": atoms}
-            self._core.jobs.put(ATOMS, payload, **where)
-        if read and self._writer is not None:
-            steps = [{**each._asdict(), "atom": to_plain(each.atom)} for each in read]
-            self._core.jobs.put(WORDING, {"steps": steps}, **where)
-        return bool(read)
+        run, steps = ended.run, self.extracted(ended.run)
+        if not steps:
+            return False
+        namespace = ended.user.namespace
+        merged = merge_all([step.atom for step in steps])
+        payload = {"score": ended.score, "time": self._core.now(), "atoms": [to_plain(atom) for atom in merged]}
+        self._core.jobs.put("atoms", payload, run=run.digest, user=user, namespace=namespace)
+        if self._writer is not None:
+            plain_steps = [{**step._asdict(), "atom": to_plain(step.atom)} for step in steps]
+            self._core.jobs.put("wording", {"steps": plain_steps}, run=run.digest, user=user, namespace=namespace)
+        return True
 
     def put_score(self, run: str, score: float, user: str, namespace: tuple[str, ...]) -> None:
         """Put feedback on a run that has its atoms into the queue."""
-        self._core.jobs.put(ATOMS, {"score": score}, run=run, user=user, namespace=namespace)
+        self._core.jobs.put("atoms", {"score": score}, run=run, user=user, namespace=namespace)
 
-    def store(self, user: User, atoms: Sequence[tuple[Atom, Support]]) -> None:
+    def store(self, user: User, atoms: Sequence[SupportedAtom]) -> None:
         """Store atoms now."""
-        if atoms and (new := put(self.rows, atoms, user)):
+        if not atoms:
+            return
+        new = put(self.rows, atoms, user)
+        if new:
             self._core.count("atoms", new)
 
-    def import_runs(self, runs: Sequence[EndedRun]) -> tuple[list[str], int]:
-        """Store the atoms of runs of one namespace; return the runs that have any, and the number of good steps."""
-        now, steps = self._core.now(), 0
-        atoms: list[tuple[Atom, Support]] = []
+    def import_runs(self, runs: Sequence[EndedRun]) -> ImportedAtoms:
+        """Store the atoms of runs of one namespace."""
+        now, good_steps = self._core.now(), 0
+        atoms: list[SupportedAtom] = []
         owners: dict[str, str] = {}
-        for each in runs:
-            read, owner = merge_all(one.atom for one in self.extracted(each.run)), each.user.digest or ""
-            if read:
-                owners[each.run.digest] = owner
-                steps += 0 if each.score is None else sum(atom.visits for atom in read)
-            atoms += [(atom, Support(each.run.digest, owner, each.score, now, atom.visits)) for atom in read]
+        for ended in runs:
+            run, owner = ended.run.digest, ended.user.digest or ""
+            for atom in merge_all([step.atom for step in self.extracted(ended.run)]):
+                owners[run] = owner
+                atoms.append(SupportedAtom(atom, Support(run, owner, ended.score, now, atom.visits)))
+                if ended.score is not None:
+                    good_steps += atom.visits
         if atoms:
-            self.store(runs[0].user, atoms)
-            self._core.jobs.queue.note_namespaces(
-                [(run, owner, runs[0].user.namespace) for run, owner in owners.items()]
-            )
-        return list(owners), steps
+            user = runs[0].user
+            self.store(user, atoms)
+            self._core.jobs.queue.note_namespaces([(run, owner, user.namespace) for run, owner in owners.items()])
+        return ImportedAtoms(list(owners), good_steps)
 
     # --- in the background ---
 
     def do(self, jobs: Sequence[Job]) -> None:
         """Store the atoms of runs, all of a namespace at once, and feedback on them."""
-        for user, some in by_namespace(jobs, lambda job: job.namespace):
-            self.store(user, [each for job in some for each in _atoms_of(job)])
-            for job in some:
+        for user, same_namespace in by_namespace(jobs, _namespace_of):
+            atoms: list[SupportedAtom] = []
+            for job in same_namespace:
+                atoms += _atoms_of(job)
+            self.store(user, atoms)
+            for job in same_namespace:
                 if "atoms" not in job.payload:
                     judge(self.rows, job.run, job.payload["score"], _user(job))
 
@@ -367,26 +432,42 @@ class AtomKeeping:
 
     def word(self, job: Job) -> str:
         """Return what the model says of the steps of a run, as JSON."""
-        said = [self._writer.words(each) for each in _steps_of(job)] if self._writer is not None else []
-        return dumps([None if each is None else to_plain(each) for each in said])
+        if self._writer is None:
+            return dumps([])
+        plain: list[dict[str, Any] | None] = []
+        for step in _steps_of(job):
+            atom = self._writer.words(step)
+            plain.append(None if atom is None else to_plain(atom))
+        return dumps(plain)
 
     def take_words(self, job: Job) -> None:
         """Put the worded atoms into the place of the others."""
         said = json.loads(job.answer or "[]")
-        pairs = zip(_steps_of(job), said, strict=False)
-        worded: Mapping[str, Atom] = {step.atom.id: storable(from_plain(plain)) for step, plain in pairs if plain}
+        worded: dict[str, Atom] = {}
+        for step, plain in zip(_steps_of(job), said, strict=False):
+            if plain:
+                worded[step.atom.id] = storable(from_plain(plain))
         if worded and not reword(self.rows, job.run, worded, _user(job)):
-            raise NotYetError("the atoms of that run are not stored yet", tries=WAITS + 1)
+            # After three failures they were forgotten meanwhile.
+            raise NotYetError("the atoms of that run are not stored yet", tries=4)
 
 
-def _atoms_of(job: Job) -> list[tuple[Atom, Support]]:
-    said = job.payload
-    atoms = map(from_plain, said.get("atoms", ()))
-    return [(atom, Support(job.run, job.user, said["score"], said["time"], atom.visits)) for atom in atoms]
+def _atoms_of(job: Job) -> list[SupportedAtom]:
+    payload = job.payload
+    atoms = []
+    for plain in payload.get("atoms", ()):
+        atom = from_plain(plain)
+        support = Support(job.run, job.user, payload["score"], payload["time"], atom.visits)
+        atoms.append(SupportedAtom(atom, support))
+    return atoms
 
 
 def _steps_of(job: Job) -> list[Extracted]:
     return [Extracted(**{**plain, "atom": from_plain(plain["atom"])}) for plain in job.payload["steps"]]
+
+
+def _namespace_of(job: Job) -> tuple[str, ...]:
+    return job.namespace
 
 
 def _user(job: Job) -> User:

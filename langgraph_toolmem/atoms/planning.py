@@ -35,24 +35,33 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
-LEAST_SCORE: Final = 0.4
-SHARE_OF_BEST: Final = 0.7
-"""Score of a hint at least, and its share of the best one's."""
-LEAST_TO_GOAL: Final = 0.06
-"""Likeness to a goal of a hint before the first call at least: then all runs are in the same state."""
-MORE: Final = 2
-"""Atoms that an event reports next to those that are shown."""
-MISSES: Final = 2
-"""Useless answers in a row after which a planner's model is not asked until the user speaks."""
-CHARS_PER_TOKEN: Final = 4
-MAX_TOOL_SETS: Final = 16
-MAX_THREADS: Final = 256
-"""Threads whose record is kept; the least recently planned leave."""
-MAX_CALL: Final = 400
-MAX_GOAL: Final = 100
-MAX_VALUE: Final = 210
-"""Characters of a value as JSON. Known values are shown whole, since a part of an address is none."""
 HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
+
+
+@dataclass(frozen=True, slots=True)
+class HintRules:
+    """When an atom is worth showing, and how much is kept.
+
+    Attributes:
+        least_score: score of a hint at least, and
+        share_of_best: its share of the best one's.
+        least_to_goal: likeness to a goal of a hint before the first call at least: then all runs are in the same state.
+        more: atoms that an event reports next to those that are shown.
+        misses: useless answers in a row after which a planner's model is not asked until the user speaks.
+        max_threads: threads whose record is kept; the least recently planned leave.
+        max_tool_sets: sets of tools that are read once.
+    """
+
+    least_score: float = 0.4
+    share_of_best: float = 0.7
+    least_to_goal: float = 0.06
+    more: int = 2
+    misses: int = 2
+    max_threads: int = 256
+    max_tool_sets: int = 16
+
+
+HINT_RULES: Final = HintRules()
 
 
 @dataclass
@@ -94,6 +103,20 @@ class Planned(NamedTuple):
     lines: tuple[Line, ...] = ()
     sure: float = 0.0
     run: Run | None = None
+
+
+class AskedPlan(NamedTuple):
+    """The question after a planner's model was asked, and what an event tells about the asking."""
+
+    question: AtomQuestion
+    told: dict[str, Any]
+
+
+class WorkDone(NamedTuple):
+    """A line for the model that the work is done, and how sure that is."""
+
+    line: str
+    sure: float
 
 
 class _Tools(NamedTuple):
@@ -157,17 +180,17 @@ class HintPlanner:
             if thread_id is not None and purges == self._method.core.texts.purges:
                 self._records.pop(thread, None)
                 self._records[thread] = planned.record
-                if len(self._records) > MAX_THREADS:
+                if len(self._records) > HINT_RULES.max_threads:
                     del self._records[next(iter(self._records))]
         return planned
 
     def _planned(self, look: _PlanLook, user_id: str | None) -> StepGenerator[Planned]:
-        specs = look.specs
-        question, told = look.question, {"planned_by": "messages", "model_calls": 0}
+        told: dict[str, Any] = {"planned_by": "messages", "model_calls": 0}
         if look.why:
-            return Planned(look.record, _event(question, [], look.why, told))
-        if self._model is not None and specs != {} and not self._method.core.vectors.empty:
-            if look.record.missed < MISSES:
+            return Planned(look.record, _event(look.question, [], look.why, told))
+        question = look.question
+        if self._model is not None and look.specs != {} and not self._method.core.vectors.empty:
+            if look.record.missed < HINT_RULES.misses:
                 question, told = yield from self._asked(look, told)
             else:
                 told["planner"] = "not asked: it gave no usable answer before in this turn"
@@ -187,13 +210,17 @@ class HintPlanner:
         # "Yes, please" goes on with what was asked before.
         asked = bool(where.raw) and not is_small_talk(state.user.raw, STOP_WORDS)
         goals = where.goals if asked else kept.goals
-        why = "it is not the model's turn" if not run.awaiting_model else "" if goals else "nothing is asked for"
+        why = ""
+        if not run.awaiting_model:
+            why = "it is not the model's turn"
+        elif not goals:
+            why = "nothing is asked for"
         turn = turn_of(messages) or kept.turn
         missed = kept.missed if turn == kept.turn else 0
         record = Planning(known, run.scope, mark_of(run), goals, turn, missed)
         return _PlanLook(run, state, where, AtomQuestion(where.state, goals, known), record, specs, tools, why)
 
-    def _asked(self, look: _PlanLook, told: dict[str, Any]) -> StepGenerator[tuple[AtomQuestion, dict[str, Any]]]:
+    def _asked(self, look: _PlanLook, told: dict[str, Any]) -> StepGenerator[AskedPlan]:
         """Ask the planner's model; without a usable answer the question stays as it is."""
         assert self._model is not None
         names = list(look.specs or look.tools.read.specs)
@@ -203,7 +230,7 @@ class HintPlanner:
         except Exception as error:  # noqa: BLE001 - whatever a provider raises: there is a question without it
             self._failed(error)
             look.record.missed += 1
-            return look.question, {**told, "model_calls": 1, "planner": type(error).__name__}
+            return AskedPlan(look.question, {**told, "model_calls": 1, "planner": type(error).__name__})
         usage = answer.usage or {"input_tokens": 0, "output_tokens": 0}
         told = {**told, "model_calls": answer.calls, "tokens": [usage["input_tokens"], usage["output_tokens"]]}
         if answer.value is None:
@@ -213,71 +240,110 @@ class HintPlanner:
                     "planning without its model, whose answer cannot be used: %s (logged once)", answer.reason
                 )
             look.record.missed += 1
-            return look.question, {**told, "planner": answer.reason or "it refused"}
-        question, more = planned(answer.value, look.question, look.run)
-        look.record.missed, look.record.known = 0, question.known
-        return question, {**told, "planned_by": "model", **more}
+            return AskedPlan(look.question, {**told, "planner": answer.reason or "it refused"})
+        plan = planned(answer.value, look.question, look.run)
+        look.record.missed, look.record.known = 0, plan.question.known
+        return AskedPlan(plan.question, {**told, "planned_by": "model", **plan.told})
 
     def _hints(self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], user_id: str | None) -> Planned:
         settings = self._settings
-        how: dict[str, Any] = {"k": settings.k + MORE, "beta": settings.beta, "plain": settings.plain}
         resolve = by_name if look.specs is None else look.tools.resolve
         try:
-            found = self._method.find(question, user_id, resolve=resolve, **how)
+            candidates = self._method.find(
+                question,
+                user_id,
+                k=settings.k + HINT_RULES.more,
+                beta=settings.beta,
+                plain=settings.plain,
+                resolve=resolve,
+            )
         except StorageError as error:
             self._failed(error)
             why = f"the atoms could not be read ({type(error).__name__})"
             return Planned(look.record, _event(question, [], why, told))
-        executed = [step for step in look.state.since_user if step.status in ("ok", "failed")]
-        made = {_call(tool_of(step.tool), step.args) for step in executed}
-        hits = [refilled(hit, made, question.known) for hit in found]
-        next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
-        provenance = Provenance(self._method.core.graph, look.state, self._method.core.constants)
-        hits = [sourced(hit, provenance, look.specs or self._method.core.catalogue.specs) for hit in hits]
-        over = None if settings.plain or "thought" in told or next_of_list else self._done(look.state)
-        reasons = {hit.atom.id: self._why_not(hit, hits, look, made) for hit in hits}
-        room, shown, lines = settings.budget * CHARS_PER_TOKEN, list[AtomHit](), list[Line]()
-        for hit in hits if over is None else ():
+        made = _calls_made(look.state)
+        hits = [refilled(hit, made, question.known) for hit in candidates]
+        next_of_list = any(hit is not before for hit, before in zip(hits, candidates, strict=True))
+        hits = self._sourced(hits, look)
+        if not settings.plain and "thought" not in told and not next_of_list:
+            done = self._done(look.state)
+            if done is not None:
+                return self._planned_as_done(look, question, told, hits, made, done)
+        return self._planned_hints(look, question, told, hits, made)
+
+    def _sourced(self, hits: Sequence[AtomHit], look: _PlanLook) -> list[AtomHit]:
+        core = self._method.core
+        provenance = Provenance(core.graph, look.state, core.constants)
+        specs = look.specs or core.catalogue.specs
+        return [sourced(hit, provenance, specs) for hit in hits]
+
+    def _planned_hints(
+        self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], hits: Sequence[AtomHit], made: set[str]
+    ) -> Planned:
+        """Return a line for each of the best hits, as many as there is room for."""
+        reasons = self._reasons(hits, look, made)
+        room = 4 * self._settings.budget  # characters: tokens have about four
+        shown: list[AtomHit] = []
+        lines: list[Line] = []
+        for hit in hits:
             if reasons[hit.atom.id]:
                 continue
             line = Line(pattern(hit), hit.tool)
             room -= len(line.text) + 1
-            if len(shown) == settings.k:
+            if len(shown) == self._settings.k:
                 reasons[hit.atom.id] = "others fit better"
             elif room < 0:
                 reasons[hit.atom.id] = "no room in the prompt"
             else:
                 shown.append(hit)
                 lines.append(line)
-        why = "" if shown else "no atom of an available tool was found" if not hits else "no atom is worth showing"
+        why = ""
+        if not shown:
+            why = "no atom is worth showing" if hits else "no atom of an available tool was found"
         sure = max((hit.similarity for hit in shown), default=0.0)
-        if over is not None:
-            why, sure = "the work is done, as past requests went", over[1]
-            lines = [Line(over[0])]
         event = _event(question, hits, why, told, reasons)
         return Planned(look.record, event, tuple(shown), tuple(lines), sure, look.run)
 
-    def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _PlanLook, made: set[str]) -> str:
-        """Return why a hint must not be shown; "" if it may."""
-        if any(tool_of(step.tool) == hit.tool and step.review == "rejected" for step in look.state.since_user):
-            return "a person rejected it"
+    def _planned_as_done(
+        self,
+        look: _PlanLook,
+        question: AtomQuestion,
+        told: dict[str, Any],
+        hits: Sequence[AtomHit],
+        made: set[str],
+        done: WorkDone,
+    ) -> Planned:
+        reasons = self._reasons(hits, look, made)
+        event = _event(question, hits, "the work is done, as past requests went", told, reasons)
+        return Planned(look.record, event, (), (Line(done.line),), done.sure, look.run)
+
+    def _reasons(self, hits: Sequence[AtomHit], look: _PlanLook, made: set[str]) -> dict[str, str]:
+        """Return, by id of the atom, why a hint must not be shown; "" if it may."""
+        enough = HINT_RULES.least_score
+        if hits:
+            enough = max(enough, HINT_RULES.share_of_best * max(hit.score for hit in hits))
+        return {hit.atom.id: self._why_not(hit, enough, look, made) for hit in hits}
+
+    def _why_not(self, hit: AtomHit, enough: float, look: _PlanLook, made: set[str]) -> str:
+        for step in look.state.since_user:
+            if tool_of(step.tool) == hit.tool and step.review == "rejected":
+                return "a person rejected it"
         if not self._settings.plain:
             if not self._reads(hit.tool, look):
                 return "nobody declared that it only reads"
             # An embedder of one's own may find what has no word in common.
             by_words = not look.state.since_user and self._method.core.vectors.embedder.builtin
-            enough = max(LEAST_SCORE, SHARE_OF_BEST * max(each.score for each in hits))
-            if hit.score < enough or (by_words and hit.to_goal < LEAST_TO_GOAL):
+            if hit.score < enough or (by_words and hit.to_goal < HINT_RULES.least_to_goal):
                 return "too unlike"
         return "called already" if _call(hit.tool, hit.filled) in made else ""
 
-    def _done(self, state: RunState) -> tuple[str, float] | None:
-        """Return a line for the model if most past requests like this one ended after the same calls, and how sure."""
-        found = ending(self._method.core, state)
-        if found is None:
+    def _done(self, state: RunState) -> WorkDone | None:
+        """Return a line for the model if most past requests like this one ended after the same calls."""
+        ended = ending(self._method.core, state)
+        if ended is None:
             return None
-        many = f"In {found.ended} of {found.past} past requests like this one"
-        return f"{many} nothing more was called after these calls: the answer came.", found.share
+        many = f"In {ended.ended} of {ended.past} past requests like this one"
+        return WorkDone(f"{many} nothing more was called after these calls: the answer came.", ended.share)
 
     def _reads(self, tool: str, look: _PlanLook) -> bool:
         spec = self._method.core.catalogue.marked(look.specs).get(tool)
@@ -285,20 +351,33 @@ class HintPlanner:
 
     def _tools(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> _Tools:
         """Return the available tools and those called for the request; others would only blur what is said of them."""
-        there = self._method.core.catalogue.specs
-        available = dict(there if specs is None else specs)
-        called = (step.tool for event in run.current.events if isinstance(event, Turn) for step in event.steps)
-        with_called = available | {name: there[name] for name in called if name in there and name not in available}
+        known = self._method.core.catalogue.specs
+        available = dict(known if specs is None else specs)
+        with_called = dict(available)
+        for event in run.current.events:
+            if isinstance(event, Turn):
+                for step in event.steps:
+                    if step.tool in known:
+                        with_called.setdefault(step.tool, known[step.tool])
         key = (len(available), *map(id, with_called.values()))
         with self._lock:
-            found = self._known_tools.get(key)
-            if found is None:
-                if len(self._known_tools) >= MAX_TOOL_SETS:
+            tools = self._known_tools.get(key)
+            if tools is None:
+                if len(self._known_tools) >= HINT_RULES.max_tool_sets:
                     del self._known_tools[next(iter(self._known_tools))]
                 read = Extractor(with_called)
                 resolve = Resolver(read if len(available) == len(with_called) else Extractor(available))
-                found = self._known_tools[key] = _Tools(tuple(with_called.values()), read, resolve)
-            return found
+                tools = self._known_tools[key] = _Tools(tuple(with_called.values()), read, resolve)
+            return tools
+
+
+def _calls_made(state: RunState) -> set[str]:
+    """Return the calls that were executed since the user spoke."""
+    made = set()
+    for step in state.since_user:
+        if step.status in ("ok", "failed"):
+            made.add(_call(tool_of(step.tool), step.args))
+    return made
 
 
 def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
@@ -307,10 +386,14 @@ def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
     If the last event that was read is gone, all messages are read again: they were trimmed, and what was known stays;
     or the thread went back to an earlier point, and only what they say is known.
     """
-    events = run.events
-    new = next((index + 1 for index in range(len(events) - 1, -1, -1) if _mark(events[index]) == kept.read), 0)
-    known = kept.known.copy() if new or run.scope != kept.begins else Known()
-    for event in events[new:]:
+    new = 0
+    for index in range(len(run.events) - 1, -1, -1):
+        if _mark(run.events[index]) == kept.read:
+            new = index + 1
+            break
+    goes_on = new > 0 or run.scope != kept.begins
+    known = kept.known.copy() if goes_on else Known()
+    for event in run.events[new:]:
         known.push(event, tools.slots)
     return known
 
@@ -323,7 +406,8 @@ def mark_of(run: Run) -> str:
 def _mark(event: UserMessage | Turn) -> str:
     if isinstance(event, UserMessage):
         return digest("said", event.key, event.text)
-    return digest("turn", event.key, *(f"{step.key} {step.status}" for step in event.steps))
+    steps = [f"{step.key} {step.status}" for step in event.steps]
+    return digest("turn", event.key, *steps)
 
 
 def refilled(hit: AtomHit, made: set[str], known: Known) -> AtomHit:
@@ -348,46 +432,55 @@ def sourced(hit: AtomHit, provenance: Provenance, specs: Mapping[str, ToolSpec])
         is_literal = value == hit.atom.arguments.get(name) and not SLOT.search(canon(value))
         if is_literal and not provenance.may_use(hit.tool, name, value, properties.get(name)):
             given[name] = f"<{name.upper()}>"
-    return hit if given == (hit.filled or hit.atom.arguments) else replace(hit, filled=given)
+    if given == (hit.filled or hit.atom.arguments):
+        return hit
+    return replace(hit, filled=given)
 
 
 def _call(tool: str, args: Mapping[str, Any]) -> str:
     """Return a call as a text, equal if only the order of keys or the writing of numbers differ."""
-    return canon([tool, {name: canon(value) for name, value in args.items() if value is not None}])
+    given = {name: canon(value) for name, value in args.items() if value is not None}
+    return canon([tool, given])
 
 
 def pattern(hit: AtomHit) -> str:
     """Return one hint: what for, and the call with known values in place. One line of printable characters."""
     given = hit.filled or hit.atom.arguments
-    call = f"{_line(hit.tool)}({', '.join(f'{_line(name)}={_value(value)}' for name, value in given.items())})"
-    if len(call) > MAX_CALL:
-        call = f"{call[: MAX_CALL - 1]}…"
+    arguments = ", ".join([f"{_line(name)}={_value(value)}" for name, value in given.items()])
+    call = f"{_line(hit.tool)}({arguments})"
+    longest_call, longest_goal = 400, 100
+    if len(call) > longest_call:
+        call = f"{call[: longest_call - 1]}…"
     goal = _line(hit.atom.goal).rstrip(".:;, ")
-    return f"- To {quoted(goal, MAX_GOAL)}: {call}" if goal else f"- {call}"
+    return f"- To {quoted(goal, longest_goal)}: {call}" if goal else f"- {call}"
 
 
 def _line(text: str) -> str:
     if not text.isprintable():
-        text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
+        text = "".join([char if _is_shown(char) else " " for char in text])
     return " ".join(text.split())
 
 
 def _value(value: Any) -> str:
     """Return a value as JSON; slots as they are. Values come from tools: none may look like anything else."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_line(str(name))}: {_value(inner)}" for name, inner in value.items()) + "}"
+        members = ", ".join([f"{_line(str(name))}: {_value(inner)}" for name, inner in value.items()])
+        return f"{{{members}}}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join([_value(item) for item in value]) + "]"
     if isinstance(value, str) and SLOT.fullmatch(value):
         return value
     text = json.dumps(value, ensure_ascii=False, default=str)
     if not text.isprintable():
-        text = "".join(c if c.isprintable() or c in _JOINERS else json.dumps(c)[1:-1] for c in text)
-    return text if len(text) <= MAX_VALUE else f'{text[: MAX_VALUE - 1]}…"'
+        text = "".join([char if _is_shown(char) else json.dumps(char)[1:-1] for char in text])
+    # Known values (`Known.max_value`) are shown whole, with their quotes: a part of an address is no address.
+    longest = 210
+    return text if len(text) <= longest else f'{text[: longest - 1]}…"'
 
 
-_JOINERS: Final = "\u200c\u200d"
-"""Parts of words in some scripts, though they count as control characters."""
+def _is_shown(char: str) -> bool:
+    """Return True for printable characters, and for joiners: they are parts of words in some scripts."""
+    return char.isprintable() or char in "\u200c\u200d"
 
 
 def _event(
@@ -399,13 +492,14 @@ def _event(
 ) -> dict[str, Any]:
     """Return the values of a stream event: the question, what was found, and why a hint is not shown."""
     why_not = reasons or {}
-    return {
-        "state": question.state,
-        "goals": list(question.goals),
-        "slots": sorted(question.known.types),
-        "shown": 0 if why else sum(not why_not.get(hit.atom.id) for hit in hits),
-        "why": why,
-        "candidates": [
+    shown = 0
+    candidates = []
+    for hit in hits:
+        reason = why_not.get(hit.atom.id, "")
+        if not why and not reason:
+            shown += 1
+        changed = {name: value for name, value in hit.filled.items() if value != hit.atom.arguments.get(name)}
+        candidates.append(
             {
                 "atom": hit.atom.id,
                 "tool": hit.tool,
@@ -415,10 +509,16 @@ def _event(
                 "similarity": round(hit.similarity, 4),
                 "feasibility": round(hit.feasibility, 4),
                 "likeness": round(hit.likeness, 4),
-                "filled": {name: value for name, value in hit.filled.items() if value != hit.atom.arguments.get(name)},
-                "why_not": why_not.get(hit.atom.id, ""),
+                "filled": changed,
+                "why_not": reason,
             }
-            for hit in hits
-        ],
+        )
+    return {
+        "state": question.state,
+        "goals": list(question.goals),
+        "slots": sorted(question.known.types),
+        "shown": shown,
+        "why": why,
+        "candidates": candidates,
         **told,
     }

@@ -10,10 +10,11 @@ may have several goals: the best one counts. The published score (`plain`) compa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor, sparse
@@ -21,16 +22,6 @@ from langgraph_toolmem.atoms.slots import COMMON, SLOT, Known, filled
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.looks import KINDS
 from langgraph_toolmem.text.words import similarity
-
-BETA: Final = 0.3
-EPSILON: Final = 1e-5
-K: Final = 3
-GOAL, STATE, ABOUT = 0.5, 0.4, 0.1
-"""Weights of the likeness of sub-goals, of states, and of a sub-goal and the tool's description."""
-LEAST_ALIKE: Final = 0.5
-"""Likeness of two tools from which one stands for the other."""
-PARAMETERS: Final = 0.3
-"""Share of the parameters in the likeness of tools; the rest is the description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +68,29 @@ class Resolver:
         if atom.tool in self._tools.specs:
             return Resolved(atom.tool, 1.0)
         if atom.call not in self._known:
-            alike = [Resolved(name, self._likeness(atom, name)) for name in self._tools.specs] if atom.about else []
-            best = max(alike, key=lambda each: each.likeness, default=None)
-            self._known[atom.call] = best if best is not None and best.likeness >= LEAST_ALIKE else None
+            self._known[atom.call] = self._most_alike(atom)
         return self._known[atom.call]
 
+    def _most_alike(self, atom: Atom) -> Resolved | None:
+        if not atom.about:
+            return None
+        best: Resolved | None = None
+        for name in self._tools.specs:
+            likeness = self._likeness(atom, name)
+            if best is None or likeness > best.likeness:
+                best = Resolved(name, likeness)
+        if best is None or best.likeness < 0.5:
+            return None
+        return best
+
     def _likeness(self, atom: Atom, name: str) -> float:
+        """Return the likeness of tools: .7 · that of their descriptions + .3 · the share of parameters in common."""
         spec = self._tools.specs[name]
         said = similarity(sparse(atom.about), sparse(self._tools.about(name)))
         given, takes = set(atom.arguments), set(spec.properties)
-        shared = len(given & takes) / len(given | spec.required) if given | spec.required else 1.0
-        return (1 - PARAMETERS) * said + PARAMETERS * shared
+        must_fit = given | spec.required
+        shared = len(given & takes) / len(must_fit) if must_fit else 1.0
+        return (1 - 0.3) * said + 0.3 * shared
 
 
 Resolve = Callable[[Atom], Resolved | None]
@@ -112,61 +115,134 @@ class AtomQuestion(NamedTuple):
     known: Known
 
 
+class NearAtom(NamedTuple):
+    """An atom, and its likeness to the goals of a question (`to_goal`)."""
+
+    atom: Atom
+    to_goal: float
+
+
+class ScoredAtom(NamedTuple):
+    """A near atom with the parts of its score."""
+
+    near: NearAtom
+    score: float
+    similarity: float
+    feasibility: float
+
+
 def ranked(
-    atoms: Iterable[tuple[Atom, float]],
+    atoms: Iterable[NearAtom],
     question: AtomQuestion,
     *,
-    k: int = K,
-    beta: float = BETA,
+    k: int = 3,
+    beta: float = 0.3,
     resolve: Resolve = by_name,
     plain: bool = False,
 ) -> list[AtomHit]:
     """Return the k atoms that fit best, best first; of equal ones those of more visits.
 
     Args:
-        atoms: each with its likeness to the goals of the question (`to_goal`).
+        atoms: the atoms near to the goals of the question.
         question: what is asked.
         k: number of hits.
         beta: weight of feasibility, 0 to 1.
         resolve: finds tools; atoms without one are left out.
         plain: if True, the published score, and several atoms of a tool.
     """
-    if plain:
-        whole = sparse(f"{' '.join(question.goals)}\n{question.state}")
-        given = [(similarity(whole, sparse(f"{atom.goal}\n{atom.state}")), like, atom) for atom, like in atoms]
-    else:
-        where = sparse(question.state)
-        state = cache(lambda text: STATE * similarity(where, sparse(text)))
-        given = [(like + state(atom.state), like, atom) for atom, like in atoms]
-    has = cache(question.known.has)
-    feasibility = cache(lambda needed: sum(map(has, needed)) / (len(needed) + EPSILON) if needed else 1.0)
-    scored = [
-        ((1 - beta) * cosine + beta * feasibility(atom.required_slots), cosine, like, atom)
-        for cosine, like, atom in given
-    ]
-    scored.sort(key=lambda each: (-each[0], -each[3].visits))
+    similarity_of = _published_similarity(question) if plain else _similarity(question)
+    feasibility_of = _feasibility(question)
+    scored = []
+    for near in atoms:
+        cosine, feasible = similarity_of(near), feasibility_of(near.atom.required_slots)
+        scored.append(ScoredAtom(near, (1 - beta) * cosine + beta * feasible, cosine, feasible))
+
+    def best_first(candidate: ScoredAtom) -> tuple[float, int]:
+        return -candidate.score, -candidate.near.atom.visits
+
     hits: dict[str, AtomHit] = {}
-    for score, cosine, like, atom in scored:
+    for candidate in sorted(scored, key=best_first):
+        atom = candidate.near.atom
         if not plain and atom.tool in hits:
             continue
-        found = resolve(atom)
-        key = atom.id if plain or found is None else found.tool
-        if found is not None and key not in hits:
-            arguments = filled(atom.arguments, question.known)
-            hits[key] = AtomHit(atom, score, cosine, feasibility(atom.required_slots), *found, arguments, like)
+        resolved = resolve(atom)
+        if resolved is None:
+            continue
+        key = atom.id if plain else resolved.tool
+        if key not in hits:
+            hits[key] = AtomHit(
+                atom,
+                candidate.score,
+                candidate.similarity,
+                candidate.feasibility,
+                resolved.tool,
+                resolved.likeness,
+                filled(atom.arguments, question.known),
+                candidate.near.to_goal,
+            )
             if len(hits) == k:
                 break
     return list(hits.values())
 
 
+def _similarity(question: AtomQuestion) -> Callable[[NearAtom], float]:
+    """Return a function that gives cos(q, e) of an atom: its likeness to the goals is known, that of states is added.
+
+    Many atoms have the same state, so each state is compared once.
+    """
+    asked = sparse(question.state)
+
+    @cache
+    def to_state(state: str) -> float:
+        return 0.4 * similarity(asked, sparse(state))
+
+    def of(near: NearAtom) -> float:
+        return near.to_goal + to_state(near.atom.state)
+
+    return of
+
+
+def _published_similarity(question: AtomQuestion) -> Callable[[NearAtom], float]:
+    """Return the same of one text of state and all goals."""
+    asked = sparse(f"{' '.join(question.goals)}\n{question.state}")
+
+    def of(near: NearAtom) -> float:
+        return similarity(asked, sparse(f"{near.atom.goal}\n{near.atom.state}"))
+
+    return of
+
+
+def _feasibility(question: AtomQuestion) -> Callable[[tuple[str, ...]], float]:
+    """Return a function that gives |Λ ∩ S| / (|S| + ε) of the types that an atom needs; 1 if it needs none."""
+    is_known = cache(question.known.has)
+
+    @cache
+    def of(needed: tuple[str, ...]) -> float:
+        if not needed:
+            return 1.0
+        return sum(map(is_known, needed)) / (len(needed) + 1e-5)
+
+    return of
+
+
 def to_goal(goal: str, atom: Atom, cosine: float | None = None) -> float:
     """Return the part of an atom's likeness that depends on a goal; `cosine` is that of an embedding model, if any."""
     asked = sparse(worded(goal))
-    alike = similarity(asked, sparse(worded(atom.goal))) if cosine is None else max(0.0, cosine)
-    return GOAL * alike + ABOUT * similarity(asked, sparse(atom.about))
+    if cosine is None:
+        alike = similarity(asked, sparse(worded(atom.goal)))
+    else:
+        alike = max(0.0, cosine)
+    return 0.5 * alike + 0.1 * similarity(asked, sparse(atom.about))
 
 
 @cached(mebibytes=4)
 def worded(goal: str) -> str:
-    """Return a goal with the words of its types; types that any value may have say nothing."""
-    return SLOT.sub(lambda slot: "" if slot[1] in COMMON or slot[1] in KINDS else slot[1].replace("_", " "), goal)
+    """Return a goal with the words of its types, without the generic types (ID, TEXT, NUMBER)."""
+    return SLOT.sub(_words_of_slot, goal)
+
+
+def _words_of_slot(slot: re.Match[str]) -> str:
+    label = slot[1]
+    if label in COMMON or label in KINDS:
+        return ""
+    return label.replace("_", " ")

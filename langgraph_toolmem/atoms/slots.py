@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.atoms.atoms import leaves_of
 from langgraph_toolmem.base.caches import cached
@@ -38,19 +39,6 @@ from langgraph_toolmem.text.schema import Leaf, is_table
 from langgraph_toolmem.text.values import TextValue, kind_of, values_in
 from langgraph_toolmem.text.words import word_set, words
 
-MAX_SLOTS: Final = 64
-MAX_PER_SLOT: Final = 8
-"""Values kept per type, the latest."""
-MAX_VALUE: Final = 200
-"""Characters of a value; longer ones are prose."""
-MAX_LEAVES: Final = 200
-"""Values read of one answer."""
-MAX_ROWS: Final = 8
-"""Elements read of a list."""
-MAX_DEPTH: Final = 6
-MAX_CHARS: Final = 16_000
-"""Characters of all types and values that are written down."""
-
 COMMON: Final = frozenset({"TEXT", "NUMBER", "NAME", "FILE", "ID"})
 """Types that a value has by its looks and that say little about it."""
 PERSONS: Final = PERSONAL | word_set(
@@ -62,10 +50,6 @@ HIDDEN: Final = SECRETS | {"token", "accesstoken", "authorization"}
 """Words of types whose values are never kept."""
 SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 """A type in angle brackets, in the place of a value."""
-_NUMBER: Final = re.compile(r"(?!0\d)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
-_SENTENCE: Final = re.compile(SENTENCE_END)
-_LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
-_FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
 
 
 def label_of(meaning: Meaning, path: str = "") -> str:
@@ -74,10 +58,22 @@ def label_of(meaning: Meaning, path: str = "") -> str:
     >>> label_of(meaning_of(Leaf("payment_method_id"), ""), "payment_method_id")
     'PAYMENT_METHOD_ID'
     """
-    place = {word: index for index, word in enumerate(canonical(path.replace("[]", "").rpartition(".")[2]))}
-    named = [word for word in meaning.words if len(word) > 1 and word.isalpha() and word not in _FILLERS]
-    named.sort(key=lambda word: (word in GENERIC, place.get(word, -1), word))
-    return "_".join(named).upper() or "TEXT"
+    last_name = path.replace("[]", "").rpartition(".")[2]
+    place = {word: index for index, word in enumerate(canonical(last_name))}
+
+    def generic_last(word: str) -> tuple[bool, int, str]:
+        return word in GENERIC, place.get(word, -1), word
+
+    telling = []
+    for word in meaning.words:
+        if len(word) > 1 and word.isalpha() and word not in _fillers():
+            telling.append(word)
+    return "_".join(sorted(telling, key=generic_last)).upper() or "TEXT"
+
+
+@cache
+def _fillers() -> frozenset[str]:
+    return word_set("will can must may should would could be is are was has have do does not only used")
 
 
 def words_of(label: str) -> list[str]:
@@ -91,8 +87,9 @@ def type_named(name: str) -> str:
     >>> type_named("<order id>"), type_named("2nd address1")
     ('ORDER_ID', 'ND_ADDRESS_1')
     """
-    label = "_".join(word for word in words(name) if word.isascii()).upper().lstrip("_0123456789")
-    return label if len(label) <= 40 else ""
+    label = "_".join([word for word in words(name) if word.isascii()]).upper().lstrip("_0123456789")
+    longest = 40
+    return label if len(label) <= longest else ""
 
 
 class Parameter:
@@ -117,8 +114,11 @@ class Parameter:
 
     def type_of(self, value: Any) -> str:
         """Return the type of one of its values."""
-        kind = kind_of(value) if isinstance(value, str) else ""
-        return kind if kind in PLAIN else self.label
+        if isinstance(value, str):
+            kind = kind_of(value)
+            if kind in PLAIN:
+                return kind
+        return self.label
 
 
 class Slots:
@@ -134,10 +134,11 @@ class Slots:
         """Types that parameters name by something of their own, by the words that make them up."""
         for name, spec in (specs or {}).items():
             for port in inputs_of(spec):
-                made = self._parameters[name, port.path] = Parameter(port.leaf, port.meaning)
-                said = port.meaning.words
-                if not port.meaning.vague and not made.text and all(len(w) > 1 for w in said):
-                    self.labels.setdefault(said, made.label)
+                parameter = self._parameters[name, port.path] = Parameter(port.leaf, port.meaning)
+                words_of_port = port.meaning.words
+                says_something = not port.meaning.vague and all(len(word) > 1 for word in words_of_port)
+                if says_something and not parameter.text:
+                    self.labels.setdefault(words_of_port, parameter.label)
 
     def parameter(self, tool: str, path: str) -> Parameter:
         """Return the parameter of a tool at a path: ``city``, ``items[].id``."""
@@ -150,7 +151,9 @@ class Slots:
 
 @cached(mebibytes=4)
 def _output_label(tool: str, path: str) -> str:
-    return label_of(meaning_of(Leaf(path), tool), path) if path.strip("[]") else "TEXT"
+    if not path.strip("[]"):
+        return "TEXT"
+    return label_of(meaning_of(Leaf(path), tool), path)
 
 
 class Known:
@@ -158,11 +161,19 @@ class Known:
 
     Secrets are left out, under any type.
 
+    Attributes:
+        max_slots: types that are kept, the latest.
+        max_per_slot: values kept per type, the latest.
+        max_value: characters of a value; longer ones are prose.
+
     Args:
         slots: types and values to begin with.
     """
 
     __slots__ = ("_named", "_secrets", "_slots")
+    max_slots: ClassVar[int] = 64
+    max_per_slot: ClassVar[int] = 8
+    max_value: ClassVar[int] = 200
 
     def __init__(self, slots: Mapping[str, Iterable[Any]] = MappingProxyType({})) -> None:
         self._slots: dict[str, dict[str, Any]] = {}
@@ -189,16 +200,19 @@ class Known:
 
     def latest(self, label: str) -> Any:
         """Return the latest value of a type; None if there is none."""
-        found = self._slots.get(label)
-        return next(reversed(found.values())) if found else None
+        values = self._slots.get(label)
+        return next(reversed(values.values())) if values else None
 
     def near(self, label: str) -> list[str]:
         """Return the types that may stand for a type: ORDER_TOTAL and TOTAL for each other, an ID for an ORDER_ID."""
         if label in KINDS:
             return []
-        others = self.types
-        loose = {other for other in others if label.endswith(f"_{other}") and (other == "ID" or other not in KINDS)}
-        return [other for other in others if other in loose or other.endswith(f"_{label}")]
+        near = []
+        for other in self.types:
+            is_looser = label.endswith(f"_{other}") and (other == "ID" or other not in KINDS)
+            if is_looser or other.endswith(f"_{label}"):
+                near.append(other)
+        return near
 
     def has(self, label: str) -> bool:
         """Return True if a value of a type, or of one near to it, is known."""
@@ -211,33 +225,38 @@ class Known:
 
     def texts(self) -> dict[str, str]:
         """Return the values that are texts, each with the type that says most about it."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for label, values in self._slots.items():
             for value in values.values():
-                if isinstance(value, str) and (value not in found or found[value] in COMMON):
-                    found[value] = label
-        return found
+                if isinstance(value, str) and (value not in texts or texts[value] in COMMON):
+                    texts[value] = label
+        return texts
 
     def add(self, label: str, value: Any) -> None:
         """Add a value of a type; a known one becomes the latest. Secrets, empty and long values are left out."""
-        if not label or value is None or isinstance(value, (bool, dict, list, bytes)) or value == "":
+        is_scalar = not isinstance(value, (bool, dict, list, bytes))
+        if not label or value is None or value == "" or not is_scalar:
             return
         if isinstance(value, str):
             value = clean(value)
         key = _key(value)
         if _is_secret(label):
-            self._secrets.add(key)
-            for other in self.types_of(value):
-                self._drop(other, key)
-        if key in self._secrets or len(key) > MAX_VALUE:
+            self._hide(key, value)
+        if key in self._secrets or len(key) > self.max_value:
             return
         values = self._slots.setdefault(label, {})
         values.pop(key, None)
         values[key] = value
-        if len(values) > MAX_PER_SLOT:
+        if len(values) > self.max_per_slot:
             self._drop(label, next(iter(values)))
-        if len(self._slots) > MAX_SLOTS:
+        if len(self._slots) > self.max_slots:
             del self._slots[next(iter(self._slots))]
+
+    def _hide(self, key: str, value: Any) -> None:
+        """Never keep a value again, and drop it from the types that had it."""
+        self._secrets.add(key)
+        for label in self.types_of(value):
+            self._drop(label, key)
 
     def _drop(self, label: str, key: str) -> None:
         del self._slots[label][key]
@@ -264,17 +283,18 @@ class Known:
         """Add what a call took, and the types and values of its answer."""
         for path, value in leaves_of(step.args):
             parameter = slots.parameter(step.tool, path)
-            if not parameter.text and not (isinstance(value, str) and value.lower() in parameter.choices):
+            is_choice = isinstance(value, str) and value.lower() in parameter.choices
+            if not parameter.text and not is_choice:
                 self.add(parameter.type_of(value), value)
         for label, value in answer:
             self.add(label, value)
 
     def copy(self) -> Known:
         """Return the same values, to be changed apart."""
-        made = Known()
-        made._slots = {label: dict(values) for label, values in self._slots.items()}
-        made._secrets, made._named = set(self._secrets), self._named
-        return made
+        copy = Known()
+        copy._slots = {label: dict(values) for label, values in self._slots.items()}
+        copy._secrets, copy._named = set(self._secrets), self._named
+        return copy
 
     def to_plain(self) -> dict[str, list[Any]]:
         """Return types to values."""
@@ -286,9 +306,13 @@ def known_given(slots: Any) -> Known:
     if isinstance(slots, Known):
         return slots
     if isinstance(slots, Mapping):
-        return Known({label: each if isinstance(each, (list, tuple)) else [each] for label, each in slots.items()})
-    names = list(slots) if isinstance(slots, Iterable) and not isinstance(slots, str) else [slots]
-    if isinstance(slots, str) or not all(isinstance(name, str) for name in names):
+        by_type = {}
+        for label, given in slots.items():
+            by_type[label] = given if isinstance(given, (list, tuple)) else [given]
+        return Known(by_type)
+    is_collection = isinstance(slots, Iterable) and not isinstance(slots, str)
+    names = list(slots) if is_collection else []
+    if not is_collection or not all(isinstance(name, str) for name in names):
         raise ConfigurationError("`slots` must be names of types, or values by type.")
     known = Known()
     known.name(names)
@@ -299,9 +323,9 @@ def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> 
     """Return the type, of `Slots.labels`, that the words before a value in a text give it; "" if they name none."""
     if value.kind in PLAIN or not labels:
         return ""
-    sentence = _SENTENCE.split(text[max(0, value.start - 60) : value.start])[-1]
+    sentence = _sentences().split(text[max(0, value.start - 60) : value.start])[-1]
     before = canonical_words(words(sentence))
-    while before and before[-1] in _LINKS:
+    while before and before[-1] in _links():
         before.pop()
     near = set(before[-4:] if value.kind in ("ID", "NUMBER") else before[-2:])
     said = near | {"id"} if value.kind == "ID" else near
@@ -309,37 +333,71 @@ def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> 
     return labels[max(fitting, key=len)] if fitting else ""
 
 
+@cache
+def _sentences() -> re.Pattern[str]:
+    return re.compile(SENTENCE_END)
+
+
+@cache
+def _links() -> frozenset[str]:
+    """Return words between a name and its value: "order number is W17"."""
+    return word_set("is are was be as of number nr no to the a an my his her their")
+
+
 def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
     """Return the types and values of a call's answer."""
     output = step.output
     if isinstance(output, str):
-        return [(v.kind, v.text) for v in values_in(output[:1000]) if v.kind in PLAIN or v.kind == "ID"]
-    leaves: list[tuple[str, Any]] = []
-    _read_answer(output, "", 0, leaves)
-    found: list[tuple[str, Any]] = []
-    for path, value in leaves[:MAX_LEAVES]:
-        kind = kind_of(value) if isinstance(value, str) else ""
-        found.append((kind if kind in PLAIN else _output_label(step.tool, path), value))
+        named = []
+        for value in values_in(output[:1_000]):
+            if value.kind in PLAIN or value.kind == "ID":
+                named.append((str(value.kind), value.text))
+        return named
+    typed: list[tuple[str, Any]] = []
+    for path, leaf in _AnswerReader().read(output):
+        kind = kind_of(leaf) if isinstance(leaf, str) else ""
+        typed.append((kind if kind in PLAIN else _output_label(step.tool, path), leaf))
         if kind == "FILE":
-            found.append(("FILE", value))
-    return found
+            typed.append(("FILE", leaf))
+    return typed
 
 
-def _read_answer(value: Any, path: str, depth: int, leaves: list[tuple[str, Any]]) -> None:
-    """Add the scalars of an answer with their paths; the keys of a table are ids of its rows."""
-    if depth > MAX_DEPTH or len(leaves) >= MAX_LEAVES:
-        return
-    if isinstance(value, dict):
-        table = bool(value) and is_table(value)
-        for key, inner in islice(value.items(), MAX_ROWS if table else None):
-            if table:
-                leaves.append((f"{path}[].id", str(key)))
-            _read_answer(inner, f"{path}[]" if table else f"{path}.{key}" if path else str(key), depth + 1, leaves)
-    elif isinstance(value, (list, tuple)):
-        for inner in value[:MAX_ROWS]:
-            _read_answer(inner, f"{path}[]", depth + 1, leaves)
-    else:
-        leaves.append((path, value))
+class _AnswerReader:
+    """Reads the scalars of an answer with their paths; the keys of a table are ids of its rows.
+
+    Attributes:
+        max_leaves: values read of one answer.
+        max_rows: elements read of a list.
+        max_depth: levels of nesting.
+    """
+
+    max_leaves = 200
+    max_rows = 8
+    max_depth = 6
+
+    def __init__(self) -> None:
+        self._leaves: list[tuple[str, Any]] = []
+
+    def read(self, answer: Any) -> list[tuple[str, Any]]:
+        self._read(answer, "", 0)
+        return self._leaves[: self.max_leaves]
+
+    def _read(self, value: Any, path: str, depth: int) -> None:
+        if depth > self.max_depth or len(self._leaves) >= self.max_leaves:
+            return
+        if isinstance(value, dict):
+            if value and is_table(value):
+                for key, row in islice(value.items(), self.max_rows):
+                    self._leaves.append((f"{path}[].id", str(key)))
+                    self._read(row, f"{path}[]", depth + 1)
+            else:
+                for key, inner in value.items():
+                    self._read(inner, f"{path}.{key}" if path else str(key), depth + 1)
+        elif isinstance(value, (list, tuple)):
+            for inner in value[: self.max_rows]:
+                self._read(inner, f"{path}[]", depth + 1)
+        else:
+            self._leaves.append((path, value))
 
 
 def filled(arguments: Mapping[str, Any], known: Known) -> dict[str, Any]:
@@ -359,17 +417,22 @@ def _filled(value: Any, known: Known) -> Any:
     slot = SLOT.fullmatch(value) if isinstance(value, str) else None
     if slot is None:
         return value
-    found = known.latest(slot[1])
-    if found is None:
-        near = known.near(slot[1])
-        values = known.values(near[0]) if len(near) == 1 else []
-        found = values[0] if len(values) == 1 else None
-    return value if found is None else found
+    label = slot[1]
+    latest = known.latest(label)
+    if latest is not None:
+        return latest
+    near = known.near(label)
+    if len(near) == 1:
+        values = known.values(near[0])
+        if len(values) == 1:
+            return values[0]
+    return value
 
 
 def _number(value: TextValue) -> Any:
     """Return a number as such; "#12", "007" and "30-minute" stay texts."""
-    if value.kind != "NUMBER" or not _NUMBER.fullmatch(value.text):
+    plain_number = r"(?!0\d)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+    if value.kind != "NUMBER" or not re.fullmatch(plain_number, value.text):
         return value.text
     plain = value.text.replace(",", "")
     return float(plain) if "." in plain else int(plain)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem.atoms.planning import Planned
+    from langgraph_toolmem.atoms.retrieve import AtomHit
 
 
 @checks_options
@@ -44,14 +45,22 @@ class SGASettings:
     def __post_init__(self) -> None:
         """Check types and ranges; raise ConfigurationError with the field and what is expected."""
         for name in ("k", "budget"):
-            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
+            expect(self, name, "a whole number from 1", _is_positive_count)
         expect(self, "beta", "a share from 0 to 1", is_share)
-        expect(self, "plain", "True or False", lambda v: isinstance(v, bool))
+        expect(self, "plain", "True or False", _is_bool)
 
     @classmethod
     def paper(cls, **changes: Any) -> SGASettings:
         """Return SGA-MCTS as published: (1 − β) · cos + β · |Λ ∩ S| / (|S| + ε), the three best atoms."""
         return cls(**{"plain": True, **changes})
+
+
+def _is_positive_count(value: Any) -> bool:
+    return is_count(value, 1)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 class PlanHints(Step[Atoms]):
@@ -79,43 +88,53 @@ class PlanHints(Step[Atoms]):
             settings = replace(settings, model=chat_model(settings.model, "model"))
         self.settings = settings
         self.specs = None if tools is None else without_own(read_tools(tools))
-        self._planner = HintPlanner(method, settings, failed=lambda error: self.errors.failed(error))
+        self._planner = HintPlanner(method, settings, failed=self._failed)
 
     def compute(self, call: Call) -> StepGenerator[Planned]:
         """Return the hints for this model call."""
-        specs = call.tools if call.tools is not None else self._available(call)
-        specs = None if specs is None else without_own(specs)
-        who = {"thread_id": call.thread_id, "user_id": call.user_id}
-        return (yield from self._planner.planning(call.messages, specs, **who))
+        specs = call.tools
+        if specs is None:
+            specs = self._available(call)
+        if specs is not None:
+            specs = without_own(specs)
+        planning = self._planner.planning(call.messages, specs, thread_id=call.thread_id, user_id=call.user_id)
+        return (yield from planning)
 
     def render(self, call: Call, found: Planned) -> StepOutput:
         """Return them as patterns."""
         from langgraph_toolmem.atoms.planning import HEAD
 
-        calls = int(found.event.get("model_calls", 0))
-
-        lines = list(found.lines)
-        if found.shown:
+        planned = found
+        lines = list(planned.lines)
+        hit_of: dict[Line, AtomHit] = {}
+        if planned.shown:
             user = self.core.users.of(call.user_id)
-            keys = [self.method.keeping.rows.key(hit.atom.call, user) for hit in found.shown]
-            lines = [line._replace(item=key) for line, key in zip(lines, keys, strict=True)]
+            lines = []
+            for hit, line in zip(planned.shown, planned.lines, strict=True):
+                on_trial = line._replace(item=self.method.keeping.rows.key(hit.atom.call, user))
+                lines.append(on_trial)
+                hit_of[on_trial] = hit
 
-        def seen(kept: Sequence[Line]) -> Sequence[Line]:
-            kept = self.drawn(call, kept)
-            hits = [hit for hit, line in zip(found.shown, lines, strict=False) if line in kept]
-            if found.run is not None and hits:
-                run = found.run
-                self.record(lambda: self.method.note_shown(run, hits, call.user_id))
+        def seen(in_request: Sequence[Line]) -> Sequence[Line]:
+            kept = self.drawn(call, in_request)
+            hits = [hit for line, hit in hit_of.items() if line in kept]
+            if planned.run is not None and hits:
+                with self.errors:
+                    self.method.note_shown(planned.run, hits, call.user_id)
             return kept
 
+        planner_calls = int(planned.event.get("model_calls", 0))
         return StepOutput(
             lines=self.on_trial(call, lines),
-            head=HEAD if found.shown else "",
-            sure=found.sure,
-            event=found.event,
-            notes={"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls},
+            head=HEAD if planned.shown else "",
+            sure=planned.sure,
+            event=planned.event,
+            notes={"toolmem.hints": len(planned.shown), "toolmem.planner_calls": planner_calls},
             seen=seen,
         )
+
+    def _failed(self, error: Exception) -> None:
+        self.errors.failed(error)  # read at each error: a node puts its own log there after the step is made
 
     def _available(self, call: Call) -> Mapping[str, ToolSpec] | None:
         """Return the tools that the model is offered at this step; None if nobody knows."""

@@ -33,8 +33,8 @@ from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import KEEP_RUNS, EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
+    ENTRY_LIMITS,
     JUDGED,
-    MAX_CRITIQUE,
     Entry,
     EntryKind,
     EntryRows,
@@ -58,16 +58,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
-SETTLE: Final = 10.0  # seconds that `recall` waits for what is being written
-RATED: Final = 50  # requests at most whose ratings are preferences
-WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
-"""Kinds of jobs: an entry, feedback on it, a critique."""
-JUDGE_TRIES: Final = 8
-"""Feedback on a run that has no entry waits for it so often: about two minutes."""
-MANY_ASKED: Final = 20
-"""Requests after which it is a problem that no run was ever kept."""
-SIMILAR: Final = 3
-"""Entries with feedback and similar requests that a critic reads with one."""
+
+@dataclass(frozen=True, slots=True)
+class EntriesJobs:
+    """Names and patience of the background work.
+
+    Attributes:
+        write, judge, critique: kinds of jobs: an entry, feedback on it, a critique.
+        judge_tries: feedback on a run that has no entry waits for it so often: about two minutes.
+        settle_seconds: how long `recall` waits for what is being written.
+    """
+
+    write: str = "write"
+    judge: str = "judge"
+    critique: str = "critique"
+    judge_tries: int = 8
+    settle_seconds: float = 10.0
+
+
+ENTRIES_JOBS: Final = EntriesJobs()
 
 
 @checks_options
@@ -85,7 +94,11 @@ class RecallPolicy:
 
     def __post_init__(self) -> None:
         expect(self, "least", "a probability from 0 to 1", is_share)
-        expect(self, "max_n", "a whole number from 1", lambda v: is_count(v, 1))
+        expect(self, "max_n", "a whole number from 1", _is_positive_count)
+
+
+def _is_positive_count(value: Any) -> bool:
+    return is_count(value, 1)
 
 
 class Entries(Method):
@@ -117,20 +130,21 @@ class Entries(Method):
         if critic is not None:
             from langgraph_toolmem.entries.critique import resolve_critic
 
-            self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
+            self._critic = resolve_critic(critic, self._known_tools)
         self._search: EntrySearch | None = None
         self._asked = 0
 
     def open(self, core: Core) -> None:
         super().open(core)
         self.rows: EntryRows = core.rows(EntryKind())
-        core.jobs.handle(WRITE, self._write, undo=self._unwrite)
-        core.jobs.handle(JUDGE, self._judge)
+        core.jobs.handle(ENTRIES_JOBS.write, self._write, undo=self._unwrite)
+        core.jobs.handle(ENTRIES_JOBS.judge, self._judge)
         if self._critic is not None:
-            core.jobs.handle(
-                CRITIQUE, lambda jobs: self._take_critique(jobs[0]), find=self._criticise, undo=self._unwrite
-            )
+            core.jobs.handle(ENTRIES_JOBS.critique, self._take_critiques, find=self._criticise, undo=self._unwrite)
         core.past_runs = self.past_runs
+
+    def _known_tools(self) -> Mapping[str, ToolSpec]:
+        return self.core.catalogue.specs
 
     # --- asking ---
 
@@ -150,7 +164,7 @@ class Entries(Method):
             NamespaceError: the namespace needs a user id.
             StorageError: the entries cannot be read.
         """
-        return [each.entry for each in self.ranked(query, user_id=user_id, policy=policy)]
+        return [recalled.entry for recalled in self.ranked(query, user_id=user_id, policy=policy)]
 
     def ranked(
         self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None
@@ -159,8 +173,10 @@ class Entries(Method):
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         chosen, user = policy_given(policy, RecallPolicy) or self.policy, self.core.users.of(user_id)
-        self.core.jobs.settle(timeout=SETTLE)
-        return [] if self.core.vectors.empty else self.search(query, user, chosen)
+        self.core.jobs.settle(timeout=ENTRIES_JOBS.settle_seconds)
+        if self.core.vectors.empty:
+            return []
+        return self.search(query, user, chosen)
 
     def preferences(
         self,
@@ -184,11 +200,13 @@ class Entries(Method):
         text = query if isinstance(query, str) else request_of(self.core.read(query))
         user = self.core.users.of(user_id)
         if settle:
-            self.core.jobs.settle(timeout=SETTLE)
+            self.core.jobs.settle(timeout=ENTRIES_JOBS.settle_seconds)
         if self.core.vectors.empty:
             return []
-        found = self.search(text, user, replace(self.policy, max_n=RATED), parts=(JUDGED,))
-        rated = [entry for each in found for entry in (each.entry, *each.others)]
+        most_rated = 50
+        rated: list[Entry] = []
+        for recalled in self.search(text, user, replace(self.policy, max_n=most_rated), parts=(JUDGED,)):
+            rated += [recalled.entry, *recalled.others]
         return preferences(rated, user=user.digest)
 
     def recollect(
@@ -222,9 +240,8 @@ class Entries(Method):
         own = {run.digest, *(event.episode for event in run.events)}
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
-        # nobody reads what another user said
-        found = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
-        return [replace(each, entry=self._without_comment(each.entry)) for each in found]
+        runs = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
+        return [replace(recalled, entry=self._without_comment(recalled.entry)) for recalled in runs]
 
     def note_shown(
         self, messages: Any, found: Iterable[RecalledEntry], *, thread_id: str | None, user_id: str | None
@@ -232,28 +249,32 @@ class Entries(Method):
         """Record that the model sees these runs in the present one."""
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.know(run)
-        items = {self.rows.key(entry.id, user): None for each in found for entry in (each.entry, *each.others)}
+        items: dict[str, str | None] = {}
+        for recalled in found:
+            for entry in (recalled.entry, *recalled.others):
+                items[self.rows.key(entry.id, user)] = None
         if items:
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
 
     def reads(self, tools: Mapping[str, ToolSpec] | None = None) -> frozenset[str]:
         """Return the tools that are declared to only read, given those of the present request."""
-        marked = self.core.catalogue.marked()
-        reading = {name for name, spec in marked.items() if side_effects(spec) == "reads"}
-        offered = self.core.catalogue.marked(tools) if tools is not None else {}
-        for name, spec in offered.items():
-            (reading.add if side_effects(spec) == "reads" else reading.discard)(name)
-        return frozenset(reading)
+        marked = dict(self.core.catalogue.marked())
+        if tools is not None:
+            marked |= self.core.catalogue.marked(tools)
+        return frozenset([name for name, spec in marked.items() if side_effects(spec) == "reads"])
 
     def _without_comment(self, entry: Entry) -> Entry:
         """Return an entry without its comment, unless those who see the entry may read it."""
         mine = bool(entry.user) or self.core.users.apart  # entries of other named users are never shown
         by_program = entry.score is None  # "the run ended with TimeoutError"
-        return entry if mine or by_program or self.share_comments else replace(entry, comment="")
+        if mine or by_program or self.share_comments:
+            return entry
+        return replace(entry, comment="")
 
     def problems(self) -> list[str]:
         """Return a sentence if recall finds nothing because runs are never kept."""
-        if self._asked < MANY_ASKED or self.core.read_only or self.core.counter("entries"):
+        many = 20  # with fewer requests a memory may just be new
+        if self._asked < many or self.core.read_only or self.core.counter("entries"):
             return []
         return [f"Recall was asked for {self._asked:,} requests and has nothing to show. {KEEP_RUNS}"]
 
@@ -263,12 +284,15 @@ class Entries(Method):
 
     def ended(self, ended: EndedRun) -> None:
         """Put a run as it is now into the queue; it is on disk when this returns."""
-        if not self.core.read_only and (entry := self._entry_of(ended)) is not None:
+        if self.core.read_only:
+            return
+        entry = self._entry_of(ended)
+        if entry is not None:
             self.put(entry, ended.user)
 
     def put(self, entry: Entry, user: User) -> None:
         """Put an entry into the queue; it is on disk when this returns."""
-        self._queue(WRITE, {"entry": entry.to_dict()}, entry.run, entry.user, user.namespace)
+        self._queue(ENTRIES_JOBS.write, {"entry": entry.to_dict()}, entry.run, entry.user, user.namespace)
         self.core.count_once(entry.id, "entries")
 
     def judged(self, judged: JudgedRun) -> None:
@@ -276,20 +300,22 @@ class Entries(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(entry_id(run)):
             return
-        if (namespace := core.namespace_of(run, judged.user_id)) is None:
+        namespace = core.namespace_of(run, judged.user_id)
+        if namespace is None:
             logger.debug("feedback is on a run of a user who is not named, and was finished elsewhere")
-        else:
-            user = core.owner_of(run, user_digest(judged.user_id or None))
-            said = {"score": judged.score, "comment": judged.comment or ""}
-            self._queue(JUDGE, said, run, user, namespace)
+            return
+        user = core.owner_of(run, user_digest(judged.user_id or None))
+        feedback = {"score": judged.score, "comment": judged.comment or ""}
+        self._queue(ENTRIES_JOBS.judge, feedback, run, user, namespace)
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
         kept = 0
-        for user, runs in by_namespace(given.runs, lambda each: each.user.namespace):
-            entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
-            self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
-            kept += len(entries)
+        for user, runs in by_namespace(given.runs, _namespace_of):
+            entries = [entry for entry in map(self._entry_of, runs) if entry is not None]
+            stored = self._keep(entries, user)
+            self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in stored])
+            kept += len(stored)
         return kept
 
     # --- keeping ---
@@ -298,8 +324,9 @@ class Entries(Method):
         core, run = self.core, ended.run
         # Where nobody is named now, `forget` must find it by who was named before.
         owner = core.owner_of(run.digest, ended.user.digest) or None
-        said: dict[str, Any] = {"user": owner, "score": ended.score, "comment": ended.comment}
-        return entry_of(run, run_digest=run.digest, now=core.now(), **said)
+        return entry_of(
+            run, run_digest=run.digest, now=core.now(), user=owner, score=ended.score, comment=ended.comment
+        )
 
     def _queue(self, kind: str, payload: dict[str, Any], run: str, user: str, namespace: tuple[str, ...]) -> None:
         order = digest(*namespace, run)
@@ -314,8 +341,8 @@ class Entries(Method):
         return kept
 
     def _write(self, jobs: Sequence[Job]) -> None:
-        for user, some in by_namespace(jobs, lambda job: job.namespace):
-            self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user)
+        for user, same_namespace in by_namespace(jobs, _namespace_of_job):
+            self._keep([Entry.from_dict(job.payload["entry"]) for job in same_namespace], user)
 
     def _unwrite(self, job: Job) -> None:
         """Remove the entry of a job whose user was forgotten meanwhile."""
@@ -323,25 +350,36 @@ class Entries(Method):
 
     def _judge(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            said, user = job.payload, _user(job)
-            how = partial(Entry.with_feedback, score=said["score"], comment=said["comment"], user=user.digest or "")
-            kept = self.rows.change([entry_id(job.run)], how, user)
+            user = _user(job)
+            with_feedback = partial(
+                Entry.with_feedback,
+                score=job.payload["score"],
+                comment=job.payload["comment"],
+                user=user.digest or "",
+            )
+            kept = self.rows.change([entry_id(job.run)], with_feedback, user)
             if not kept:
-                raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
+                raise NotYetError("no entry of that run", tries=ENTRIES_JOBS.judge_tries)
             self._ask_for_critique(kept[0], user.namespace)
 
     def _criticise(self, job: Job) -> str:
         """Return the critic's answer as JSON; "" if there is nothing to criticise any more."""
         user = _user(job)
-        entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
-        if self._critic is None or entry is None or not entry.wants_critique:
+        known = self.rows.get([job.payload["entry"]], user)
+        if self._critic is None or not known:
             return ""
-        if entry.feedback_key != job.payload["feedback"]:
+        entry = known[0]
+        if not entry.wants_critique or entry.feedback_key != job.payload["feedback"]:
             return ""
-        near = self.rows.near(entry.query, user, k=SIMILAR + 1, part=JUDGED)
-        similar = [each.item for each in near if each.id != entry.id]
-        visible = [self._without_comment(each) for each in (entry, *similar[:SIMILAR])]
-        return self._critic(visible[0], visible[1:]).model_dump_json()
+        most_similar = 3  # runs with feedback that the critic reads with this one
+        near = self.rows.near(entry.query, user, k=most_similar + 1, part=JUDGED)
+        similar = [row.item for row in near if row.id != entry.id][:most_similar]
+        critique = self._critic(self._without_comment(entry), [self._without_comment(other) for other in similar])
+        return critique.model_dump_json()
+
+    def _take_critiques(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._take_critique(job)
 
     def _take_critique(self, job: Job) -> None:
         """Store a critique in its entry, unless the entry is gone or has other feedback now."""
@@ -349,22 +387,28 @@ class Entries(Method):
 
         if not job.answer:
             return
-        found, of = Critique.model_validate_json(job.answer), job.payload["feedback"]
+        critique = Critique.model_validate_json(job.answer)
+        feedback = job.payload["feedback"]
 
         def with_critique(entry: Entry) -> Entry:
-            if not entry.failed or entry.feedback_key != of:
+            if not entry.failed or entry.feedback_key != feedback:
                 return entry
-            text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
-            return replace(entry, critique=text, blamed=clean(found.blamed(entry)))
+            text = shortened(clean(critique.text(entry)), ENTRY_LIMITS.critique)
+            return replace(entry, critique=text, blamed=clean(critique.blamed(entry)))
 
         self.rows.change([job.payload["entry"]], with_critique, _user(job))
 
     def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
         if self._critic is not None and entry.wants_critique:
-            payload = {"entry": entry.id, "feedback": entry.feedback_key}
-            key = digest(CRITIQUE, *namespace, entry.id, entry.feedback_key)
-            where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
-            self.core.jobs.put(CRITIQUE, payload, **where, key=key, ordering_key="")
+            self.core.jobs.put(
+                ENTRIES_JOBS.critique,
+                {"entry": entry.id, "feedback": entry.feedback_key},
+                run=entry.run,
+                user=entry.user,
+                namespace=namespace,
+                key=digest(ENTRIES_JOBS.critique, *namespace, entry.id, entry.feedback_key),
+                ordering_key="",
+            )
 
     @property
     def search(self) -> EntrySearch:
@@ -381,7 +425,9 @@ class Entries(Method):
         """Return the finished runs of a user, for other methods."""
         from langgraph_toolmem.entries.recall import EntryRuns
 
-        return None if self.core.vectors.empty else EntryRuns(self.rows, user)
+        if self.core.vectors.empty:
+            return None
+        return EntryRuns(self.rows, user)
 
     def forget(self, user: User, gone: Forgotten) -> int:
         if self.core.vectors.empty:
@@ -393,9 +439,17 @@ class Entries(Method):
         kept, shown = self.core.counter("entries"), self.core.ledger.figures(self.name)
         if not kept:
             return None
-        figures = {"kept": kept, **{name: shown[name] for name in ("runs", "helped", "hurt")}}
+        figures = {"kept": kept, "runs": shown["runs"], "helped": shown["helped"], "hurt": shown["hurt"]}
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
         return Section("Past runs", figures, (words,))
+
+
+def _namespace_of(ended: EndedRun) -> tuple[str, ...]:
+    return ended.user.namespace
+
+
+def _namespace_of_job(job: Job) -> tuple[str, ...]:
+    return job.namespace
 
 
 def _user(job: Job) -> User:

@@ -23,14 +23,6 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import types_of
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
-MAX_PART: Final = 8_000
-"""Characters of each of: tools, calls, similar entries."""
-LEAST_LINE: Final = 120
-"""Characters of each line, at least; before that lines are left out."""
-MAX_SAID: Final = 400
-"""Characters of each text of a critique."""
-NAMED: Final = RunnableConfig(run_name="toolmem_critique")
-
 _CRITIC: Final = """\
 You review one run of an agent that calls tools. The person who asked was not satisfied: there is a mistake in the \
 run, or something is missing. Find it. Work through these questions in order:
@@ -56,8 +48,11 @@ class Critique(BaseModel):
 
     def text(self, entry: Entry) -> str:
         """Return it as it is kept and shown: three short lines at most."""
-        lines = [f"What went wrong: {_line(self.went_wrong)}"] if self.went_wrong.strip() else []
-        if tool := self.blamed(entry):
+        lines = []
+        if self.went_wrong.strip():
+            lines.append(f"What went wrong: {_line(self.went_wrong)}")
+        tool = self.blamed(entry)
+        if tool:
             lines.append(f"Where: call {self.call}, {tool}.")
         if self.instead.strip():
             lines.append(f"Instead: {_line(self.instead)}")
@@ -65,7 +60,9 @@ class Critique(BaseModel):
 
     def blamed(self, entry: Entry) -> str:
         """Return the tool of the call it names, "" if it names none."""
-        return entry.calls[self.call - 1].tool if 1 <= self.call <= len(entry.calls) else ""
+        if 1 <= self.call <= len(entry.calls):
+            return entry.calls[self.call - 1].tool
+        return ""
 
 
 Critic: TypeAlias = Callable[[Entry, Sequence[Entry]], Critique]
@@ -81,7 +78,12 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
     """
     model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
     if isinstance(model, BaseChatModel):
-        return lambda entry, similar: critique(model, entry, tools(), similar)
+        chat_model = model
+
+        def ask(entry: Entry, similar: Sequence[Entry]) -> Critique:
+            return critique(chat_model, entry, tools(), similar)
+
+        return ask
     if callable(model):
         return model
     raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
@@ -102,16 +104,23 @@ def critique(
         InputError: the model's answer is no critique.
         Exception: whatever the model raises.
     """
-    check = lambda found: "" if found.went_wrong.strip() or found.instead.strip() else "both texts are empty"  # noqa: E731
-    answer = StructuredModel(model, Critique, check=check).ask(_asked(entry, tools, similar), NAMED)
+    structured = StructuredModel(model, Critique, check=_problem)
+    answer = structured.ask(_asked(entry, tools, similar), RunnableConfig(run_name="toolmem_critique"))
     if answer.value is None:
         raise InputError(f"The model's answer is no critique: {answer.reason or answer.refusal}.")
     return answer.value
 
 
+def _problem(answer: Critique) -> str:
+    if answer.went_wrong.strip() or answer.instead.strip():
+        return ""
+    return "both texts are empty"
+
+
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
     """Return tools in one line each, those named `first` before the others, bounded."""
-    order = dict.fromkeys([*(name for name in first if name in tools), *tools])
+    known_first = [name for name in first if name in tools]
+    order = dict.fromkeys([*known_first, *tools])
     return bounded([_tool(tools[name]) for name in order])
 
 
@@ -125,14 +134,22 @@ def describe_calls(entry: Entry) -> str:
     return bounded(lines)
 
 
-def bounded(lines: Sequence[str], limit: int = MAX_PART) -> str:
-    """Return lines within a limit: long ones are cut, and of very many those in the middle go, with a note."""
+def bounded(lines: Sequence[str], limit: int = 8_000) -> str:
+    """Return lines within a limit: long ones are cut, and of very many those in the middle go, with a note.
+
+    Args:
+        lines: the lines.
+        limit: characters at most.
+    """
     if sum(map(len, lines)) + len(lines) <= limit:
         return "\n".join(lines)
-    head = limit // LEAST_LINE // 2
-    if left := max(0, len(lines) - 2 * head):
-        lines = [*lines[:head], f"[… {left} lines left out …]", *lines[head + left :]]
-    return "\n".join(shortened(line, limit // len(lines) - 1) for line in lines)
+    least_line = 120  # characters that each line keeps; before a line gets shorter, lines are left out
+    head = limit // least_line // 2
+    left_out = max(0, len(lines) - 2 * head)
+    if left_out:
+        lines = [*lines[:head], f"[… {left_out} lines left out …]", *lines[head + left_out :]]
+    room = limit // len(lines) - 1
+    return "\n".join([shortened(line, room) for line in lines])
 
 
 def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]) -> list[BaseMessage]:
@@ -141,17 +158,18 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
         "What the user said about the outcome": entry.comment or "(only that it was wrong)",
         "Tools": describe_tools(tools, entry.tools) or "(not known)",
         "Calls": describe_calls(entry),
-        "Past runs with similar requests": bounded([to_line(each, each.tools) for each in similar]) or "(none)",
+        "Past runs with similar requests": bounded([to_line(run, run.tools) for run in similar]) or "(none)",
     }
     return [SystemMessage(_CRITIC), HumanMessage(sections(parts))]
 
 
 def _tool(spec: ToolSpec) -> str:
-    names = ", ".join(
-        f"{name}{'' if name in spec.required else '?'}: {' or '.join(sorted(types_of(schema))) or 'any'}"
-        for name, schema in spec.properties.items()
-    )
-    return f"- {spec.name}({names}): {' '.join(spec.description.split())}"
+    parameters = []
+    for name, schema in spec.properties.items():
+        optional = "" if name in spec.required else "?"
+        types = " or ".join(sorted(types_of(schema))) or "any"
+        parameters.append(f"{name}{optional}: {types}")
+    return f"- {spec.name}({', '.join(parameters)}): {' '.join(spec.description.split())}"
 
 
 def _call(call: EntryCall) -> str:
@@ -160,4 +178,4 @@ def _call(call: EntryCall) -> str:
 
 
 def _line(text: str) -> str:
-    return shortened(" ".join(text.split()), MAX_SAID)
+    return shortened(" ".join(text.split()), 400)

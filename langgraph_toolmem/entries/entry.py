@@ -29,18 +29,30 @@ logger = logging.getLogger("langgraph_toolmem.entries")
 
 PARTS = JUDGED, UNJUDGED = "judged", "unjudged"
 """Parts of the collection."""
-MAX_QUERY: Final = 2_000
-MAX_ANSWER: Final = 300
-MAX_ARGS: Final = 1_500
-"""Characters of one call's arguments as JSON."""
-MAX_TEXT: Final = 150
-"""Characters of one argument, where they have to be cut; then so many are kept that all fit."""
-MAX_CALLS: Final = 40
-MAX_COMMENT: Final = 500
-MAX_CRITIQUE: Final = 1_500
-SURE: Final = 2.3
-"""Standard deviations by which failures have to be more than usual for their entry to be retired."""
-_ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLimits:
+    """Sizes of an entry, in characters but for `calls`.
+
+    Attributes:
+        query, comment, critique: of these texts.
+        answer: of a tool's answer.
+        args: of one call's arguments as JSON.
+        argument: of one argument, where they have to be cut; then so many are kept that all fit.
+        calls: calls that are kept.
+    """
+
+    query: int = 2_000
+    comment: int = 500
+    critique: int = 1_500
+    answer: int = 300
+    args: int = 1_500
+    argument: int = 150
+    calls: int = 40
+
+
+ENTRY_LIMITS: Final = EntryLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +126,8 @@ class Entry:
     @property
     def feedback_key(self) -> str:
         """Identity of the feedback, its direction and its comment: a critique is of one feedback."""
-        return digest("feedback", "none" if self.score is None else int(self.failed), self.comment)
+        direction = "none" if self.score is None else int(self.failed)
+        return digest("feedback", direction, self.comment)
 
     @property
     def wants_critique(self) -> bool:
@@ -124,7 +137,11 @@ class Entry:
     @property
     def tools(self) -> tuple[str, ...]:
         """Tools that were executed, each once, in the order of their first call."""
-        return tuple(dict.fromkeys(call.tool for call in self.calls if call.status in ("ok", "failed")))
+        executed: dict[str, None] = {}
+        for call in self.calls:
+            if call.status in ("ok", "failed"):
+                executed[call.tool] = None
+        return tuple(executed)
 
     def joined(self, new: Entry) -> Entry:
         """Return what stands when the same run is reported again: what is new replaces, what is missing stays.
@@ -133,26 +150,31 @@ class Entry:
         """
         trimmed = new.truncated and len(new.calls) + new.left_out < len(self.calls) + self.left_out
         same = new.query == self.query and new.calls == self.calls
-        found = replace(
-            self if trimmed or same else new,
+        content = self if trimmed or same else new
+        joined = replace(
+            content,
             user=self.user or new.user,
             score=self.score,
             comment=self.comment,
             critique=self.critique,
             blamed=self.blamed,
         )
-        return found if new.score is None and self.score is not None else found._rated(new.score, new.comment)
+        if new.score is None and self.score is not None:
+            return joined
+        return joined._rated(new.score, new.comment)
 
     def with_feedback(self, score: float, comment: str, user: str = "") -> Entry:
         """Return the entry with feedback, which a user gives only to runs of their own and to those of nobody."""
         if user and self.user and self.user != user:
             return self
-        text = shortened(clean(comment.strip()), MAX_COMMENT)
+        text = shortened(clean(comment.strip()), ENTRY_LIMITS.comment)
         return replace(self, user=self.user or user)._rated(float(score), text)
 
     def _rated(self, score: float | None, comment: str) -> Entry:
-        found = replace(self, score=score, comment=comment)
-        return found if found.feedback_key == self.feedback_key else replace(found, critique="", blamed="")
+        rated = replace(self, score=score, comment=comment)
+        if rated.feedback_key == self.feedback_key:
+            return rated
+        return replace(rated, critique="", blamed="")  # the critique was of other feedback
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -181,7 +203,7 @@ def entry_id(run: str) -> str:
 
 def request_of(run: Run) -> str:
     """Return what the latest episode of a run asks for (`Run.request`), cut; "" if nothing."""
-    return shortened(clean(run.request), MAX_QUERY)
+    return shortened(clean(run.request), ENTRY_LIMITS.query)
 
 
 def entry_of(
@@ -200,12 +222,15 @@ def entry_of(
     """
     run = run.current
     query = request_of(run)
-    steps = [step for event in run.events if isinstance(event, Turn) for step in event.steps]
     if not query:
         return None
-    left_out = max(0, len(steps) - MAX_CALLS)
+    steps: list[ExecutedCall] = []
+    for event in run.events:
+        if isinstance(event, Turn):
+            steps += event.steps
+    left_out = max(0, len(steps) - ENTRY_LIMITS.calls)
     if left_out:
-        head = MAX_CALLS // 2
+        head = ENTRY_LIMITS.calls // 2
         steps = steps[:head] + steps[head + left_out :]
     return Entry(
         id=entry_id(run_digest),
@@ -215,28 +240,35 @@ def entry_of(
         user=user or "",
         time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
         score=None if score is None else float(score),
-        comment=shortened(clean((comment or "").strip()), MAX_COMMENT),
+        comment=shortened(clean((comment or "").strip()), ENTRY_LIMITS.comment),
         left_out=left_out,
         truncated=run.truncated,
     )
 
 
 def _call(step: ExecutedCall) -> EntryCall:
-    answer = "" if step.output is None else shortened(clean(as_text(step.output)), MAX_ANSWER)
+    answer = ""
+    if step.output is not None:
+        answer = shortened(clean(as_text(step.output)), ENTRY_LIMITS.answer)
     return EntryCall(clean(step.tool), _bounded_args(step.args), step.status, answer)
 
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as JSON values of at most about `MAX_ARGS` characters; long ones are cut to texts."""
+    """Return the arguments as JSON values of about the most characters allowed; long ones are cut to texts."""
     text = clean(as_text(dict(args)))
     try:
         plain = dict(json.loads(text))
     except (ValueError, RecursionError):  # they are no JSON values at all
         plain = {clean(str(key)): clean(str(value)) for key, value in args.items()}
-    if len(text) <= MAX_ARGS:
+    if len(text) <= ENTRY_LIMITS.args:
         return plain
-    some = list(plain.items())[: MAX_ARGS // MAX_TEXT]
-    return {key: value if len(said := as_text(value)) <= MAX_TEXT else shortened(said, MAX_TEXT) for key, value in some}
+    most = ENTRY_LIMITS.args // ENTRY_LIMITS.argument
+    bounded: dict[str, Any] = {}
+    for name, value in list(plain.items())[:most]:
+        said = as_text(value)
+        fits = len(said) <= ENTRY_LIMITS.argument
+        bounded[name] = value if fits else shortened(said, ENTRY_LIMITS.argument)
+    return bounded
 
 
 # --- rows ---
@@ -255,9 +287,13 @@ class EntryKind(RowKind[Entry]):
     name: ClassVar[str] = "entries"
 
     def row(self, item: Entry) -> VectorItem:
-        plain = {name: value for name, value in item.to_dict().items() if name not in _ASIDE}
+        plain = item.to_dict()
+        # id and query are the row's own; counts are the ledger's, so that no process overwrites another's
+        for name in ("id", "query", "recalled", "helped", "hurt", "retired"):
+            del plain[name]
+        part = UNJUDGED if item.score is None else JUDGED
         owners = tuple(digest for digest in (item.user, item.run) if digest)
-        return VectorItem(item.id, item.query, plain, UNJUDGED if item.score is None else JUDGED, owners)
+        return VectorItem(item.id, item.query, plain, part, owners)
 
     def item(self, row: Hit) -> Entry:
         return Entry.from_dict({**row.metadata, "id": row.id, "query": row.text})
@@ -286,7 +322,7 @@ EntryRows: TypeAlias = Rows[Entry]
 def hurts(helped: int, hurt: int, usual: float) -> bool:
     """Return True if a record retires an entry: more failures than a share p = max(½, usual) of its runs.
 
-    They are more by at least SURE standard deviations of the binomial. Half the runs at least, since an entry that is
+    They are more by at least 2.3 standard deviations of the binomial. Half the runs at least, since an entry that is
     shown for hard requests sees more failures than others. So six failures and no success retire it, or eight of nine.
 
     Args:
@@ -295,4 +331,5 @@ def hurts(helped: int, hurt: int, usual: float) -> bool:
         usual: share of failures of the other entries, each run counted once for each that it was shown.
     """
     runs, p = helped + hurt, max(0.5, usual)
-    return hurt > runs * p and hurt - runs * p >= SURE * math.sqrt(runs * p * (1 - p))
+    excess = hurt - runs * p
+    return excess > 0 and excess >= 2.3 * math.sqrt(runs * p * (1 - p))

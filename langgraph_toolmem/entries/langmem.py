@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, Final
 
 from langgraph.store.base import BaseStore, GetOp, Op, Result, SearchItem, SearchOp
@@ -26,16 +26,14 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.users import has_user, user_digest
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.render import to_text
+from langgraph_toolmem.entries.render import to_text, verdict_of
 from langgraph_toolmem.turn.host import ErrorLog
 
 logger = logging.getLogger("langgraph_toolmem.entries.langmem")
 
-ENTRY: Final = "run-"
+ENTRY_KEY: Final = "run-"
 """Keys of entries begin with it."""
-SEARCH: Final = RecallPolicy(least=0.02, max_n=64)
-"""Models ask in words of their own, so a search is less strict than recall."""
-USER: Final = "{langgraph_user_id}"
+USER_LABEL: Final = "{langgraph_user_id}"
 
 Namespace = tuple[str, ...]
 
@@ -60,69 +58,106 @@ class EntryBaseStore(BaseStore):
         ConfigurationError: the memory has no entries, or they belong to users and the namespace names none.
     """
 
-    def __init__(self, memory: Any, namespace: Namespace = ("memories", USER), *, inner: BaseStore) -> None:
-        if not isinstance(entries := getattr(memory, "entries", None), Entries):
+    def __init__(self, memory: Any, namespace: Namespace = ("memories", USER_LABEL), *, inner: BaseStore) -> None:
+        entries = getattr(memory, "entries", None)
+        if not isinstance(entries, Entries):
             raise ConfigurationError(f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}.")
-        if USER not in namespace and has_user(entries.core.users.namespace):
-            raise ConfigurationError(f'The entries belong to users: namespace=("memories", "{USER}") names them.')
+        if USER_LABEL not in namespace and has_user(entries.core.users.namespace):
+            raise ConfigurationError(f'The entries belong to users: namespace=("memories", "{USER_LABEL}") names them.')
         self.namespace, self.inner, self._entries = namespace, inner, entries
         self._errors = ErrorLog(type(self).__name__, logger)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations: from the other store, and for gets and searches from the entries as well."""
         given = list(ops)
-        return list(map(self._answer, given, self.inner.batch(list(map(_for_inner, given)))))
+        theirs = self.inner.batch([_for_inner(op) for op in given])
+        return self._answers(given, theirs)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async variant of `batch`."""
         given = list(ops)
-        theirs = await self.inner.abatch(list(map(_for_inner, given)))
-        return await asyncio.to_thread(lambda: list(map(self._answer, given, theirs)))
+        theirs = await self.inner.abatch([_for_inner(op) for op in given])
+        return await asyncio.to_thread(self._answers, given, theirs)
+
+    def _answers(self, ops: list[Op], theirs: list[Result]) -> list[Result]:
+        answers = []
+        for op, result in zip(ops, theirs, strict=True):
+            answers.append(self._answer(op, result))
+        return answers
 
     def _answer(self, op: Op, theirs: Any) -> Any:
         if isinstance(op, SearchOp):
-            taken = {item.key for item in theirs}
-            ours = [item for item in self._items(op, op.namespace_prefix) if item.key not in taken]
-            both = chain.from_iterable(zip_longest(theirs, ours))
-            return [item for item in both if item is not None][op.offset : op.offset + op.limit]
-        if isinstance(op, GetOp) and theirs is None and op.key.startswith(ENTRY):
-            return next(iter(self._items(op, op.namespace)), None)
+            return self._searched(op, theirs)
+        if isinstance(op, GetOp) and theirs is None and op.key.startswith(ENTRY_KEY):
+            items = self._items(op, op.namespace)
+            return items[0] if items else None
         return theirs
+
+    def _searched(self, op: SearchOp, theirs: list[SearchItem]) -> list[SearchItem]:
+        """Return the other store's items and the entries alternately."""
+        taken = {item.key for item in theirs}
+        ours = [item for item in self._items(op, op.namespace_prefix) if item.key not in taken]
+        both: list[SearchItem] = []
+        for pair in zip_longest(theirs, ours):
+            both += [item for item in pair if item is not None]
+        return both[op.offset : op.offset + op.limit]
 
     def _items(self, op: GetOp | SearchOp, place: Namespace) -> list[SearchItem]:
         """Return the entries at a place: the one with the key, those that a query finds, or all; none on any error."""
-        labels = zip_longest(self.namespace, place)
-        if USER in place or not all(mine and label in (USER, mine) for label, mine in labels):
+        if not self._is_here(place):
             return []
-        user = place[self.namespace.index(USER)] if USER in self.namespace else None
-        rows = self._entries.rows
+        user = None
+        if USER_LABEL in self.namespace:
+            user = place[self.namespace.index(USER_LABEL)]
         try:
-            owner = self._entries.core.users.of(user, warn=False)
-            self._entries.core.jobs.settle()  # what was finished in this process is found
-            if isinstance(op, GetOp):
-                found = [entry for entry in rows.get([op.key.removeprefix(ENTRY)], owner) if not entry.retired]
-            elif op.query:
-                found = self._entries.recall(op.query, user_id=user, policy=SEARCH)
-            else:
-                found = sorted(rows.all(owner), key=lambda entry: -entry.time)
-            items = [_item(entry, place) for entry in found if user is None or entry.user == user_digest(user)]
+            entries = self._entries_for(op, user)
+            if user is not None:
+                entries = [entry for entry in entries if entry.user == user_digest(user)]
+            items = [_item(entry, place) for entry in entries]
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return []
         wanted = (isinstance(op, SearchOp) and op.filter) or {}
         return [item for item in items if wanted.items() <= item.value.items()]
 
+    def _is_here(self, place: Namespace) -> bool:
+        """Return True if a place is the namespace, with some user in the place of the label."""
+        if USER_LABEL in place or len(place) != len(self.namespace):
+            return False
+        for label, given in zip(self.namespace, place, strict=True):
+            if not given or label not in (USER_LABEL, given):
+                return False
+        return True
+
+    def _entries_for(self, op: GetOp | SearchOp, user: str | None) -> list[Entry]:
+        rows = self._entries.rows
+        owner = self._entries.core.users.of(user, warn=False)
+        self._entries.core.jobs.settle()  # what was finished in this process is found
+        if isinstance(op, GetOp):
+            known = rows.get([op.key.removeprefix(ENTRY_KEY)], owner)
+            return [entry for entry in known if not entry.retired]
+        if op.query:
+            # Models ask in words of their own, so a search is less strict than recall.
+            return self._entries.recall(op.query, user_id=user, policy=RecallPolicy(least=0.02, max_n=64))
+
+        def newest_first(entry: Entry) -> float:
+            return -entry.time
+
+        return sorted(rows.all(owner), key=newest_first)
+
 
 def _for_inner(op: Op) -> Op:
-    return op._replace(limit=op.offset + op.limit, offset=0) if isinstance(op, SearchOp) else op
+    if isinstance(op, SearchOp):
+        return op._replace(limit=op.offset + op.limit, offset=0)
+    return op
 
 
 def _item(entry: Entry, namespace: Namespace) -> SearchItem:
     value = {
         "kind": "Memory",
         "content": {"content": to_text(entry)},
-        "verdict": "good" if entry.good else "failed" if entry.failed else "unjudged",
+        "verdict": verdict_of(entry) or "unjudged",
         "tools": list(entry.tools),
     }
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
-    return SearchItem(namespace, f"{ENTRY}{entry.id}", value, when, when)
+    return SearchItem(namespace, f"{ENTRY_KEY}{entry.id}", value, when, when)

@@ -17,16 +17,13 @@ It is not known whether the tools that are left can do the work: name in `keep` 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.run import OWN_TOOLS
-
-LEAST: Final = 2
-"""Ratings needed, and by how many they have to outnumber those in the other direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,14 @@ class Preference:
         return f"rated {this} in {self.ratings} similar {runs}, {other} in {self.against or 'none'}"
 
 
+@dataclass(slots=True)
+class Ratings:
+    """Ids of the runs that speak for a tool, and of those that speak against it, oldest first."""
+
+    good: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
 def preferences(entries: Iterable[Entry], *, user: str | None = None) -> list[Preference]:
     """Return what a user prefers, most ratings first.
 
@@ -62,18 +67,36 @@ def preferences(entries: Iterable[Entry], *, user: str | None = None) -> list[Pr
         entries: those with requests like the present one; those without feedback count for nothing.
         user: digest of the user, whose runs alone count; None: all.
     """
-    mine = {each.id: each for each in entries if each.score is not None and (user is None or each.user == user)}
-    votes: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for entry in sorted(mine.values(), key=lambda each: (each.time, each.id)):
-        for tool in entry.tools if entry.good or entry.blamed not in entry.tools else (entry.blamed,):
-            votes[tool][entry.failed].append(entry.id)
-    found = []
-    for tool, (good, bad) in votes.items():
-        liked = len(good) > len(bad)
-        those, others = (good, bad) if liked else (bad, good)
-        if len(those) - len(others) >= LEAST:
-            found.append(Preference(tool, liked, len(those), len(others), tuple(those)))
-    return sorted(found, key=lambda each: (-each.ratings, each.tool))
+    liked_or_not: list[Preference] = []
+    for tool, ratings in _ratings(entries, user).items():
+        liked = len(ratings.good) > len(ratings.bad)
+        speak_for, against = (ratings.good, ratings.bad) if liked else (ratings.bad, ratings.good)
+        if len(speak_for) - len(against) >= 2:
+            liked_or_not.append(Preference(tool, liked, len(speak_for), len(against), tuple(speak_for)))
+
+    def most_ratings_first(preference: Preference) -> tuple[int, str]:
+        return -preference.ratings, preference.tool
+
+    return sorted(liked_or_not, key=most_ratings_first)
+
+
+def _ratings(entries: Iterable[Entry], user: str | None) -> dict[str, Ratings]:
+    """Return the ratings of each tool, by the feedback on the runs that executed it."""
+    rated: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.score is not None and (user is None or entry.user == user):
+            rated[entry.id] = entry
+
+    def oldest_first(entry: Entry) -> tuple[float, str]:
+        return entry.time, entry.id
+
+    ratings: dict[str, Ratings] = {}
+    for entry in sorted(rated.values(), key=oldest_first):
+        blamed_alone = not entry.good and entry.blamed in entry.tools
+        for tool in (entry.blamed,) if blamed_alone else entry.tools:
+            of_tool = ratings.setdefault(tool, Ratings())
+            (of_tool.bad if entry.failed else of_tool.good).append(entry.id)
+    return ratings
 
 
 def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Collection[str] = ()) -> dict[str, str]:
@@ -84,17 +107,29 @@ def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Col
         offered: names of the tools of this step; empty if they are unknown.
         keep: tools that stay whatever the ratings say.
     """
-    blamed = _blamed(each for each in found if each.tool not in OWN_TOOLS and each.tool not in keep)
-    out = {name: each.reason for name, each in blamed.items() if not offered or name in offered}
-    return {} if offered and not {*offered} - out.keys() - OWN_TOOLS else out
+    avoided = []
+    for preference in found:
+        if not preference.liked and preference.tool not in OWN_TOOLS and preference.tool not in keep:
+            avoided.append(preference)
+    out = {}
+    for preference in _only_explanations(avoided):
+        if not offered or preference.tool in offered:
+            out[preference.tool] = preference.reason
+    nothing_left = offered and not {*offered} - out.keys() - OWN_TOOLS
+    return {} if nothing_left else out
+
+
+def _only_explanations(avoided: Iterable[Preference]) -> list[Preference]:
+    """Return the avoided tools that are the only explanation of some bad run."""
+    avoided = list(avoided)
+    explanations: Counter[str] = Counter()
+    for preference in avoided:
+        explanations.update(preference.entries)
+    return [preference for preference in avoided if any(explanations[run] == 1 for run in preference.entries)]
 
 
 def to_event(found: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:
-    return {"left_out": dict(out), "preferences": [{**asdict(each), "entries": list(each.entries)} for each in found]}
-
-
-def _blamed(found: Iterable[Preference]) -> dict[str, Preference]:
-    """Return avoided tools that are the only explanation of some bad run."""
-    avoided = [each for each in found if not each.liked]
-    runs = Counter(run for each in avoided for run in each.entries)
-    return {each.tool: each for each in avoided if any(runs[run] == 1 for run in each.entries)}
+    plain = []
+    for preference in found:
+        plain.append({**asdict(preference), "entries": list(preference.entries)})
+    return {"left_out": dict(out), "preferences": plain}

@@ -42,8 +42,7 @@ class Recall(Step[Entries]):
 
     def compute(self, call: Call) -> list[RecalledEntry]:
         """Return the past runs that are worth showing."""
-        how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
-        return self.method.recollect(call.messages, policy=self._policy, **how)
+        return self.method.recollect(call.messages, policy=self._policy, thread_id=call.thread_id, user_id=call.user_id)
 
     def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
         """Return a line for each run. Changes that were made, or that nobody makes any more, are only counted in it."""
@@ -52,39 +51,50 @@ class Recall(Step[Entries]):
         state = self.core.state_of(self.core.read(call.messages, call.thread_id))
         over = ending(self.core, state) is not None
         made = frozenset(tool_of(step.tool) for step in state.since_episode)
-        found = self._without_critiques(call, found)
-        texts = to_lines(found, self.method.reads(call.tools), hidden=None if over else made)
+        shown = self._without_critiques(call, found)
+        texts = to_lines(shown, self.method.reads(call.tools), hidden=None if over else made)
         user = self.core.users.of(call.user_id)
-        keys = [self.method.rows.key(each.entry.id, user) for each in found]
-        lines = [Line(text, item=key) for text, key in zip(texts, keys, strict=False)]
+        lines: list[Line] = []
+        recalled_of: dict[Line, RecalledEntry] = {}
+        for recalled, text in zip(shown, texts, strict=False):  # the last ones may have had no room
+            line = Line(text, item=self.method.rows.key(recalled.entry.id, user))
+            lines.append(line)
+            recalled_of[line] = recalled
 
-        def seen(kept: Sequence[Line]) -> Sequence[Line]:
-            kept = self.drawn(call, kept)
-            shown = [each for each, line in zip(found, lines, strict=False) if line in kept]
-            who: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
-            self.record(lambda: self.method.note_shown(call.messages, shown, **who))
+        def seen(in_request: Sequence[Line]) -> Sequence[Line]:
+            kept = self.drawn(call, in_request)
+            runs = [recalled for line, recalled in recalled_of.items() if line in kept]
+            with self.errors:
+                self.method.note_shown(call.messages, runs, thread_id=call.thread_id, user_id=call.user_id)
             return kept
 
         return StepOutput(
             head=HEAD if lines else "",
             lines=self.on_trial(call, lines),
             seen=seen,
-            sure=max((each.score for each in found), default=0.0),
-            event=to_event(found),
-            notes={"toolmem.recalled": len(found)},
+            sure=max((recalled.score for recalled in shown), default=0.0),
+            event=to_event(shown),
+            notes={"toolmem.recalled": len(shown)},
         )
 
     def _without_critiques(self, call: Call, found: Sequence[RecalledEntry]) -> list[RecalledEntry]:
         """Return past runs without the critiques that are withheld, or that were found not to help."""
         user = self.core.users.of(call.user_id)
-        items = {each.entry.id: self.method.rows.key(f"critique of {each.entry.id}", user) for each in found}
-        criticised = [Line("", item=items[each.entry.id]) for each in found if each.entry.critique]
-        kept = {line.item for line in self.drawn(call, self.on_trial(call, criticised))}
+        on_trial: list[Line] = []
+        items: dict[str, str] = {}
+        for recalled in found:
+            entry = recalled.entry
+            if entry.critique:
+                items[entry.id] = self.method.rows.key(f"critique of {entry.id}", user)
+                on_trial.append(Line("", item=items[entry.id]))
+        kept = {line.item for line in self.drawn(call, self.on_trial(call, on_trial))}
         left: list[RecalledEntry] = []
-        for each in found:
-            if each.entry.critique and items[each.entry.id] not in kept:
-                each = replace(each, entry=replace(each.entry, critique=""))
-            left.append(each)
+        for recalled in found:
+            entry = recalled.entry
+            if entry.critique and items[entry.id] not in kept:
+                left.append(replace(recalled, entry=replace(entry, critique="")))
+            else:
+                left.append(recalled)
         return left
 
 
@@ -104,7 +114,8 @@ class Preferences(Step[Entries]):
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers, if known; something is always left."""
-        out = left_out(found, set(filter(None, map(name_of, call.offered))), keep=self.keep | call.insisted)
+        offered = {name for name in map(name_of, call.offered) if name}
+        out = left_out(found, offered, keep=self.keep | call.insisted)
         user = self.core.users.of(call.user_id)
         on_trial = [Line(tool, item=self.method.rows.key(f"without {tool}", user)) for tool in out]
         kept = {line.text for line in self.drawn(call, self.on_trial(call, on_trial))}
@@ -132,8 +143,9 @@ class Reflection(Step[Method]):
                 score = score_of("A verdict", self._verdict(call.state))
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
-        notes: dict[str, Any] = {"toolmem.learned_turns": new}
-        notes |= {} if score is None else {"toolmem.score": score}
+        notes: dict[str, str | int | float | bool] = {"toolmem.learned_turns": new}
+        if score is not None:
+            notes["toolmem.score"] = score
         return StepOutput(event={"score": score, "learned_turns": new}, notes=notes)
 
     def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
@@ -150,6 +162,7 @@ class Reflection(Step[Method]):
         if not core.read_only:  # a verdict on the thread is on what the user saw last: the error
             with core.lock:
                 core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
-        score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
-        said = said if score is not None else f"the run ended with {type(error).__name__}"
-        self.method.ended(EndedRun(run, user, score, said))
+        score, comment = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
+        if score is None:
+            comment = f"the run ended with {type(error).__name__}"
+        self.method.ended(EndedRun(run, user, score, comment))

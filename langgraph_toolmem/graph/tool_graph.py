@@ -113,6 +113,11 @@ class ContributorTable:
         if user is not None:
             self._note(cell[1], user)
 
+    def runs(self, key: str, item: str) -> list[str]:
+        """Return the runs that contributed an item."""
+        cell = self.rows.get(key, {}).get(item)
+        return [] if cell is None else cell[0]
+
     def _note(self, seen: list[str], who: str) -> None:
         if who not in seen:
             seen.append(who)
@@ -439,6 +444,11 @@ class ToolGraph(_Parts):
     def score(self, run: str) -> float | None:
         stands = self.verdict(run)
         return None if stands is None else stands.score
+
+    def went_well(self, run: str) -> bool:
+        """Return True if the feedback on a run is good."""
+        score = self.score(run)
+        return score is not None and score >= op.GOOD
 
     def belongings(self, user: str) -> set[str]:
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}

@@ -19,7 +19,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries import JUDGE
+from langgraph_toolmem.entries import ENTRIES_JOBS
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
@@ -80,7 +80,9 @@ class Office:
 
     def judge(self, run: str, score: float, comment: str = "", namespace: tuple[str, ...] = ME) -> None:
         said = {"score": score, "comment": comment}
-        self.jobs.put(JUDGE, said, run=run, user="u", namespace=namespace, ordering_key=digest(*namespace, run))
+        self.jobs.put(
+            ENTRIES_JOBS.judge, said, run=run, user="u", namespace=namespace, ordering_key=digest(*namespace, run)
+        )
 
     def __enter__(self) -> Office:
         return self

@@ -20,7 +20,7 @@ from langgraph_toolmem.atoms.extract import (
     open_parts,
     parts_of,
 )
-from langgraph_toolmem.atoms.retrieve import AtomQuestion, Resolver, ranked, to_goal
+from langgraph_toolmem.atoms.retrieve import AtomQuestion, NearAtom, Resolver, ranked, to_goal
 from langgraph_toolmem.atoms.slots import Known, Slots
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import read_tools
@@ -263,6 +263,6 @@ def test_any_run_can_be_read_kept_and_asked_for(text: str, steps: list[tuple[str
     where, known = extractor.before(run)
     assert Known(json.loads(json.dumps(known.to_plain()))).to_plain() == known.to_plain()
     asked = AtomQuestion(where.state, where.goals or ("",), known)
-    for hit in ranked([(a, to_goal(asked.goals[0], a)) for a in kept], asked, resolve=Resolver(extractor)):
+    for hit in ranked([NearAtom(a, to_goal(asked.goals[0], a)) for a in kept], asked, resolve=Resolver(extractor)):
         assert 0.0 <= hit.similarity <= 1.0
         assert 0.0 <= hit.feasibility <= 1.0

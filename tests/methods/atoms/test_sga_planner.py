@@ -19,7 +19,7 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.models import PLANNING
 from langgraph_toolmem.atoms.planning import HintPlanner, Planned, pattern, sourced
 from langgraph_toolmem.atoms.retrieve import AtomHit
-from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
+from langgraph_toolmem.atoms.slots import Known, filled
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.runs.tools import read_tools
@@ -237,7 +237,7 @@ def test_a_hint_is_a_pattern_with_what_is_known_in_place() -> None:
     ],
 )
 def test_a_known_value_stays_whole_and_quoted_on_one_printable_line(value: str) -> None:
-    assert len(value) <= MAX_VALUE
+    assert len(value) <= Known.max_value
     line = pattern(hit(Known({"ORDER_ID": [value]}), arguments={"order": "<ORDER_ID>"}))
     assert line.isprintable()
     assert json.loads(line.partition("order=")[2].removesuffix(")")) == value

@@ -9,7 +9,7 @@ import pytest
 from histories import call, known_of, run_of, schema, user
 
 from langgraph_toolmem.atoms import extract, slots
-from langgraph_toolmem.atoms.slots import MAX_PER_SLOT, MAX_SLOTS, Known, Slots, filled, named
+from langgraph_toolmem.atoms.slots import Known, Slots, filled, named
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.text.values import delexicalised, values_in
 
@@ -161,12 +161,14 @@ def test_a_secret_is_kept_under_no_type() -> None:
 
 def test_it_is_bounded_and_the_latest_stay() -> None:
     found = Known()
-    for number in range(3 * MAX_SLOTS):
+    for number in range(3 * Known.max_slots):
         found.add(f"SLOT_{number:03}", f"value {number}")
-    for number in range(3 * MAX_PER_SLOT):
+    for number in range(3 * Known.max_per_slot):
         found.add("CITY", f"city {number}")
-    assert (len(found.types), "SLOT_000" in found, found.types_of("value 0")) == (MAX_SLOTS, False, [])
-    assert found.values("CITY") == [f"city {number}" for number in range(2 * MAX_PER_SLOT, 3 * MAX_PER_SLOT)]
+    assert (len(found.types), "SLOT_000" in found, found.types_of("value 0")) == (Known.max_slots, False, [])
+    assert found.values("CITY") == [
+        f"city {number}" for number in range(2 * Known.max_per_slot, 3 * Known.max_per_slot)
+    ]
 
 
 # --- patterns ---

@@ -14,8 +14,17 @@ from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries import entry as entries
-from langgraph_toolmem.entries.entry import JUDGED, UNJUDGED, Entry, EntryCall, EntryKind, entry_id, entry_of, hurts
+from langgraph_toolmem.entries.entry import (
+    ENTRY_LIMITS,
+    JUDGED,
+    UNJUDGED,
+    Entry,
+    EntryCall,
+    EntryKind,
+    entry_id,
+    entry_of,
+    hurts,
+)
 from langgraph_toolmem.runs.trajectory import parse_run
 
 RUN = digest("run", "r1")
@@ -73,15 +82,15 @@ def test_everything_is_bounded_and_says_so() -> None:
         comment=long,
         score=0.0,
     )
-    assert len(entry.query) == entries.MAX_QUERY
+    assert len(entry.query) == ENTRY_LIMITS.query
     assert "cut from 50000 characters" in entry.query
-    assert [len(each.answer) for each in entry.calls] == [entries.MAX_ANSWER] * entries.MAX_CALLS
-    assert all(len(json.dumps(each.args)) < entries.MAX_ARGS for each in entry.calls)
+    assert [len(each.answer) for each in entry.calls] == [ENTRY_LIMITS.answer] * ENTRY_LIMITS.calls
+    assert all(len(json.dumps(each.args)) < ENTRY_LIMITS.args for each in entry.calls)
     assert [each.args["n"] for each in entry.calls] == [*range(20), *range(40, 60)]
     [only] = good([user("Go"), *call("t", {f"k{n}": "v" * 30 for n in range(500)})]).calls
     assert only.args == {f"k{n}": "v" * 30 for n in range(10)}
     assert entry.left_out == 20
-    assert len(entry.comment) == entries.MAX_COMMENT
+    assert len(entry.comment) == ENTRY_LIMITS.comment
 
 
 def test_arguments_that_are_no_json_values_are_kept_as_text() -> None:

@@ -18,7 +18,7 @@ from shells import WAYS
 from langgraph_toolmem import ConfigurationError, Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.ledger import ItemStats
-from langgraph_toolmem.entries.langmem import ENTRY, EntryBaseStore
+from langgraph_toolmem.entries.langmem import ENTRY_KEY, EntryBaseStore
 from langgraph_toolmem.testing import ScriptedChatModel
 
 ANN, BOB = "ann@example", "bob/ann@example"
@@ -93,7 +93,7 @@ def test_what_a_search_finds(memory: ToolMemory) -> None:
     give_records(
         memory,
         "entries",
-        {memory.entries.rows.key(first.key.removeprefix(ENTRY), memory.core.users.of(ANN)): ItemStats(hurt=6)},
+        {memory.entries.rows.key(first.key.removeprefix(ENTRY_KEY), memory.core.users.of(ANN)): ItemStats(hurt=6)},
     )
     assert [item.key for item in store.search(OF_ANN)] == [second.key]  # the other one is retired
     assert store.get(OF_ANN, first.key) is None
@@ -145,7 +145,7 @@ async def test_langmems_tools_find_entries_of_their_user(memory: ToolMemory, lan
         await manage.ainvoke({"content": f"likes {taste}"}, {"configurable": {"langgraph_user_id": user}})
     for user, own, runs in ((ANN, ["likes tea"], 2), (BOB, ["likes milk"], 1), ("carl", [], 0)):
         said = json.loads(await search.ainvoke({"query": QUERY}, {"configurable": {"langgraph_user_id": user}}))
-        assert [item["value"]["content"] for item in said if not item["key"].startswith(ENTRY)] == own
+        assert [item["value"]["content"] for item in said if not item["key"].startswith(ENTRY_KEY)] == own
         assert len(said) - len(own) == runs
         assert all(item["namespace"][1] == user for item in said)
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import RecallPolicy
-from langgraph_toolmem.entries import recall
-from langgraph_toolmem.entries.recall import Match, PastRequest, Weights, rank
+from langgraph_toolmem.entries.recall import RELEVANCE, Match, PastRequest, TermWeights, rank
 from langgraph_toolmem.text.requests import MAX_TERMS, is_usual, terms_of
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
@@ -36,7 +35,7 @@ def filled(entries: int = 10) -> list[tuple[str, PastRequest]]:
 
 
 def recalled(candidates: Sequence[PastRequest], query: str) -> list[Match]:
-    found = rank(query, candidates, Weights([each.terms for each in candidates]))
+    found = rank(query, candidates, TermWeights([each.terms for each in candidates]))
     return [match for match in found if match.probability >= LEAST]
 
 
@@ -63,13 +62,13 @@ def test_terms_are_words_and_pairs_with_the_edges() -> None:
 
 def test_what_neighbours_share_is_stable_and_what_changes_is_not() -> None:
     # Two terms stand in all three requests, each has one of its own.
-    weights = Weights([("move", "box", own) for own in ("red", "blue", "green")])
+    weights = TermWeights([("move", "box", own) for own in ("red", "blue", "green")])
     shared, own = weights.of(["move", "red"], 0)
     # Rarity ln(4 / 3.5), raised to ½, and .15 for what one has; similarity of any two: 2·(½ + ½) / (2 + 2·.15).
     each = 2 * 2 * 0.5 / (2 * (1 + 0.15))
     mean = (2 * 3 * 2 * each) / (3 * 3 * 2 * each)
-    stable = ((6 * each + recall.PRIOR * mean) / (6 * each + recall.PRIOR)) ** recall.SHARPNESS
-    alone = (recall.PRIOR * mean / (2 * each + recall.PRIOR)) ** recall.SHARPNESS
+    stable = ((6 * each + RELEVANCE.prior * mean) / (6 * each + RELEVANCE.prior)) ** RELEVANCE.sharpness
+    alone = (RELEVANCE.prior * mean / (2 * each + RELEVANCE.prior)) ** RELEVANCE.sharpness
     assert (shared, own) == pytest.approx((0.5 * stable, 0.15 * alone))
 
 
@@ -101,17 +100,17 @@ def test_nothing_is_recalled_for_another_request(query: str) -> None:
 def test_votes_count_those_nearer_to_the_request_more() -> None:
     """By hand: three requests, of which the first two called the same."""
     made = [past("move box red", "a"), past("move box blue", "a"), past("open door", "b")]
-    found = {match.place: match for match in rank("move box green", made, Weights())}
+    found = {match.place: match for match in rank("move box green", made, TermWeights())}
     assert found[0].vote == found[1].vote > 0.9
     assert found[2].vote == 0.0
     assert found[0].covered == found[1].covered > found[2].covered == 0.0
-    assert [match.vote for match in rank("move box", made[:1], Weights())] == [0.0]
+    assert [match.vote for match in rank("move box", made[:1], TermWeights())] == [0.0]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=60), st.lists(st.text(max_size=5), max_size=3)), max_size=12), st.text())
 def test_any_text_can_be_kept_and_asked(entries: list[tuple[str, list[str]]], query: str) -> None:
     made = [past(text, *tools) for text, tools in entries]
-    found = rank(query, made, Weights([each.terms for each in made]))
+    found = rank(query, made, TermWeights([each.terms for each in made]))
     assert sorted(match.place for match in found) == list(range(len(made)))
     assert all(0 <= match.probability <= 1 for match in found)

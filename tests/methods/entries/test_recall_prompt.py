@@ -17,7 +17,7 @@ from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, grouped
-from langgraph_toolmem.entries.render import HEAD, NOTHING, to_event, to_lines, to_text
+from langgraph_toolmem.entries.render import HEAD, to_event, to_lines, to_text
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.turn import hints
 from langgraph_toolmem.turn.hints import FRAME, tokens_in
@@ -278,7 +278,7 @@ def test_the_event_tells_which_and_why_without_a_word_of_the_runs() -> None:
     said = {"id": entry_id("secret"), "score": 0.8125, "evidence": "71% of the wording"}
     assert (event["entries"][0] | said, event["reason"]) == (event["entries"][0], "")
     assert not [word for word in ("secret", "hidden", "quiet", "hush", "tool_0") if word in json.dumps(event)]
-    assert to_event([])["reason"] == NOTHING
+    assert to_event([])["reason"] == "no past run is similar enough to be worth showing"
 
 
 # --- runs that say the same are shown as one ---

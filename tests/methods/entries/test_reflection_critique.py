@@ -9,7 +9,7 @@ from openai_server import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries.critique import Critique, bounded, critique
-from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
+from langgraph_toolmem.entries.entry import ENTRY_LIMITS, Entry, EntryCall, entry_id
 from langgraph_toolmem.runs.tools import read_tools
 
 TOOLS = read_tools(
@@ -100,7 +100,7 @@ def test_lines_are_cut_before_they_are_left_out() -> None:
 def test_a_critique_is_short_and_blames_only_what_is_there() -> None:
     long = Critique(went_wrong="a\n\n b " * 500, call=99, instead="c " * 500)
     text = long.text(FAILED)
-    assert len(text) <= MAX_CRITIQUE
+    assert len(text) <= ENTRY_LIMITS.critique
     assert "Where" not in text
     assert long.blamed(FAILED) == ""
     assert len(text.splitlines()) == 2
