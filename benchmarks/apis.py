@@ -28,7 +28,8 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.openapi import read_openapi
 from langgraph_toolmem.navigator.plan.planner import InputSource, plan
 from langgraph_toolmem.navigator.plan.problem import Producers
-from langgraph_toolmem.text.meaning import IDENTIFIERS, Port, canonical, resource
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import Port, canonical, resource
 
 
 def measure(file: Path) -> tuple[Counter[str], list[float]]:
@@ -77,7 +78,7 @@ def is_old_content(graph: ToolDependencyGraph, tool: str, feed: InputSource) -> 
     port = next(port for port in graph.apis[tool].inputs if port.path == feed.input)
     same = resource(source.path)[-1:] == resource(route.path)[-1:]
     # An update repeats the version of what it changes.
-    return same and not port.meaning.words & {*IDENTIFIERS, "version", "etag", "revision"}
+    return same and not port.meaning.words & {*LEXICON.identifiers, "version", "etag", "revision"}
 
 
 def has_natural_field(graph: ToolDependencyGraph, port: Port, output: str) -> bool:
@@ -95,7 +96,9 @@ def has_natural_field(graph: ToolDependencyGraph, port: Port, output: str) -> bo
         return True
     if set(said) == set(canonical(port.path)) - bare:  # the number of a pull, a pull_number
         return True
-    return level.lower().endswith("id") or bool(set(canonical(level)) & IDENTIFIERS)  # Asana's ids are called gid
+    return level.lower().endswith("id") or bool(
+        set(canonical(level)) & LEXICON.identifiers
+    )  # Asana's ids are called gid
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,8 +24,8 @@ from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import LexicalEmbedder
+from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.looks import KINDS, PLAIN
-from langgraph_toolmem.text.meaning import ACTS
 from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
 from langgraph_toolmem.text.tools import Wording
 from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
@@ -371,7 +371,7 @@ def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
 @cache
 def _breaks() -> re.Pattern[str]:
     """Return where a request parts: at the end of a sentence, before "then", and before "and" with a verb."""
-    verbs = "|".join(sorted(ACTS))
+    verbs = "|".join(sorted(LEXICON.acts))
     return re.compile(
         rf"{SENTENCE_END}|(?:,|(?<!\s))\s+(?:{NEXT})\b[, ]*"
         rf"|(?:[,;]|(?<!\s))\s+and\s+(?=(?:{verbs})\b)",

@@ -361,8 +361,9 @@ class AtomKeeping:
             for text, counts in graph.values.row(slot).items():
                 value = decode_value(text)
                 if value is not ABSENT:
-                    runs = graph.value_contributors.runs(slot, text)
-                    given[canon(value)] = GivenValue(counts[0], len(runs))
+                    contributors = graph.value_contributors.of(slot, text)
+                    runs = 0 if contributors is None else len(contributors.runs)
+                    given[canon(value)] = GivenValue(counts[0], runs)
                 if len(given) > MOST_CHOICES:
                     break
         return given

@@ -21,19 +21,9 @@ from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean
+from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.looks import KINDS, PLAIN
-from langgraph_toolmem.text.meaning import (
-    FREE_TEXT,
-    GENERIC,
-    IDENTIFIERS,
-    PERSONAL,
-    SECRETS,
-    Meaning,
-    canonical,
-    canonical_words,
-    inputs_of,
-    meaning_of,
-)
+from langgraph_toolmem.text.meaning import Meaning, canonical, canonical_words, inputs_of, meaning_of
 from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Leaf, is_table
 from langgraph_toolmem.text.values import TextValue, kind_of, values_in
@@ -41,12 +31,12 @@ from langgraph_toolmem.text.words import word_set, words
 
 COMMON: Final = frozenset({"TEXT", "NUMBER", "NAME", "FILE", "ID"})
 """Types that a value has by its looks and that say little about it."""
-PERSONS: Final = PERSONAL | word_set(
+PERSONS: Final = LEXICON.personal | word_set(
     "person user username customer client employee colleague friend contact recipient sender author owner assignee "
     "participant attendee guest passenger patient member cardholder mention receiver"
 )
 """Words of parameters whose values are persons."""
-HIDDEN: Final = SECRETS | {"token", "accesstoken", "authorization"}
+HIDDEN: Final = LEXICON.secrets | {"token", "accesstoken", "authorization"}
 """Words of types whose values are never kept."""
 SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 """A type in angle brackets, in the place of a value."""
@@ -62,7 +52,7 @@ def label_of(meaning: Meaning, path: str = "") -> str:
     place = {word: index for index, word in enumerate(canonical(last_name))}
 
     def generic_last(word: str) -> tuple[bool, int, str]:
-        return word in GENERIC, place.get(word, -1), word
+        return word in LEXICON.generic, place.get(word, -1), word
 
     telling = []
     for word in meaning.words:
@@ -108,9 +98,9 @@ class Parameter:
     def __init__(self, leaf: Leaf, meaning: Meaning) -> None:
         self.label = label_of(meaning, leaf.path)
         self.choices = frozenset(choice.lower() for choice in leaf.choices)
-        self.hidden = not meaning.words.isdisjoint(IDENTIFIERS | HIDDEN)
+        self.hidden = not meaning.words.isdisjoint(LEXICON.identifiers | HIDDEN)
         self.person = not meaning.words.isdisjoint(PERSONS)
-        self.text = not meaning.words.isdisjoint(FREE_TEXT)
+        self.text = not meaning.words.isdisjoint(LEXICON.free_text)
 
     def type_of(self, value: Any) -> str:
         """Return the type of one of its values."""

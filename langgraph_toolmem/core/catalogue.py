@@ -44,7 +44,7 @@ from langgraph_toolmem.runs.tools import (
     spec_of,
     without_choices,
 )
-from langgraph_toolmem.text.meaning import CHANGING, READING
+from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.words import stem, word_set, words
 
 MAX_ADOPTED: Final = 64
@@ -419,7 +419,7 @@ def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
 # --- suggestions ---
 
 _ENDS: Final = frozenset({"search", "lookup", "query", "find"})
-_STEMS: Final = frozenset(map(stem, CHANGING)) | word_set("sent written paid bought sold withdrawn made kept")
+_STEMS: Final = frozenset(map(stem, LEXICON.changing)) | word_set("sent written paid bought sold withdrawn made kept")
 _LANGUAGES: Final = word_set("sql cypher graphql sparql shell bash python javascript script command")
 """Words of tools that run a text in such a language."""
 _PROGRAMS: Final = _LANGUAGES | word_set("code statement expression")
@@ -443,7 +443,7 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 def _seems_to_read(spec: ToolSpec) -> bool:
     # Its name says that it reads, and neither name nor description mentions a change, or code that it would run.
     last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
-    reads = spec.read_only is not False and (last[0] in READING or last[-1] in _ENDS)
+    reads = spec.read_only is not False and (last[0] in LEXICON.reading or last[-1] in _ENDS)
     if not reads or _runs_code(spec, last) or last[-1] in _PARTICLES:
         return False
     if len(last) > LONGEST_OBJECT and last[-1] in _ACTS:  # list_price_update updates the price of a list

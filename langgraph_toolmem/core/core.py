@@ -32,7 +32,7 @@ from langgraph_toolmem.core.trials import HintTrials, TrialTable
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
-from langgraph_toolmem.graph.tool_graph import AUTHOR, Table
+from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
@@ -157,8 +157,10 @@ class Evidence(SharedByCopies):
     def known_owner(self, run: str) -> str:
         """Return the digest of a run's user, or of the author of its feedback; "" if both are unknown."""
         with self.lock:
-            entry = self.graph.runs.get(run)
-            return self.graph.owner(run) or (entry is not None and entry[AUTHOR]) or ""
+            record = self.graph.runs.get(run)
+            if record is None:
+                return ""
+            return record.owner or record.author or ""
 
     def close_store(self) -> None:
         """Send waiting events to a shared store, write a snapshot, and release the folder."""

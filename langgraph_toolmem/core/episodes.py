@@ -10,7 +10,7 @@ from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
-from langgraph_toolmem.graph.tool_graph import SCORE, Handler, Table, ToolGraph
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 
 if TYPE_CHECKING:
@@ -283,5 +283,4 @@ class Holdout:
 
     def episodes(self) -> Iterator[Episode]:
         for name, (held, calls, tokens) in self._table.episodes.items():
-            entry: list[Any] | None = self._evidence.graph.runs.get(name)
-            yield Episode(bool(held), calls, tokens, None if entry is None else entry[SCORE])
+            yield Episode(bool(held), calls, tokens, self._evidence.graph.score(name))

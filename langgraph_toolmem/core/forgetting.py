@@ -151,8 +151,10 @@ class Forgetting:
             if ages.began is None:
                 core.apply(None, [LastSeen([], core.hour())])
             graph, began = core.graph, ages.began or 0
-            threads = (cell[0] for row in graph.value_contributors.rows.values() for cell in row.values())
-            names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}.union(*threads)
+            names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}
+            for row in graph.value_contributors.rows.values():
+                for contributors in row.values():
+                    names.update(contributors.runs)
             return {name for name in names if ages.hours.get(name, began) < first}
 
     def _rows(self, user: User, gone: Forgotten) -> list[Callable[[], int]]:

@@ -285,9 +285,9 @@ class HintTrials:
         cases = self._core.graph.cases
         with self._core.lock:
             for case in cases.alike(state):
-                calls = cases.cases[case][2]
+                calls = cases.cases[case].calls
                 if calls:
-                    return str(calls[max(calls)][0])
+                    return calls[max(calls)].tool
         return ALL
 
     def standings(self, method: str, state: RunState, items: Iterable[str]) -> dict[str, Standing]:

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowsRead:
     """How many rows are read for a request.
 
     Attributes:
@@ -46,7 +46,7 @@ class Reading:
     unordered: int = 64
 
 
-READING: Final = Reading()
+ROWS_READ: Final = RowsRead()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class EntrySearch:
         worth_showing = []
         for match in rank(query, [runs.request for runs in near], self._weights.of(user)):
             if match.probability >= policy.least:
-                newest, *others = near[match.place].newest_first[: READING.most_alike]
+                newest, *others = near[match.place].newest_first[: ROWS_READ.most_alike]
                 worth_showing.append(RecalledEntry(newest, match.probability, match.evidence, tuple(others)))
 
         def judged_then_relevant(recalled: RecalledEntry) -> tuple[bool, float]:
@@ -157,8 +157,8 @@ class EntrySearch:
     ) -> list[RequestRuns]:
         """Return the different requests nearest to a vector, each with its runs."""
         asks_once = self._rows.waits_little  # a server is asked once, for more
-        rows = READING.requests * (4 if asks_once else 1)
-        same_words = READING.same_words
+        rows = ROWS_READ.requests * (4 if asks_once else 1)
+        same_words = ROWS_READ.same_words
         while True:
             near_rows = self._rows.near(vector, user, k=rows, part=part, same=same_words)
             groups = _by_request([row.item for row in near_rows], user, exclude, own)
@@ -169,7 +169,7 @@ class EntrySearch:
             if asks_once or enough or all_read:
                 return groups
             # A long thread has many entries of its own.
-            rows = max(4 * rows, READING.requests + len(exclude))
+            rows = max(4 * rows, ROWS_READ.requests + len(exclude))
             same_words *= 4
 
 
@@ -238,7 +238,7 @@ class EntryRuns(NamedTuple):
     def changes(self, since: int, most: int) -> PastRunChanges:
         version, ids = self.rows.changes(since, self.user)
         if ids is None:
-            read = self.rows.latest(self.user, most + READING.unordered)
+            read = self.rows.latest(self.user, most + ROWS_READ.unordered)
         else:
             read = self.rows.get(ids, self.user)
         runs = []

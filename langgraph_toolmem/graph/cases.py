@@ -10,11 +10,11 @@ import difflib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, repeat
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
@@ -24,26 +24,112 @@ from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.text.values import dates_in, read_text
 from langgraph_toolmem.text.words import words
 
-MAX_CASES: Final = 20_000
-MAX_POSTINGS: Final = 64
-MAX_TERMS: Final = 80
-MAX_ASKED_TERMS: Final = 20
-"""Terms of the words before a request by which others are looked up."""
-ASKED_WORDS: Final = 100
 MAX_CALLS: Final = 24
-_LONGLIST: Final = 96
-"""Requests looked at, by shared words."""
-_SHORTLIST: Final = 2
-"""Times k of them that went the same way are compared both ways."""
+"""Calls of a request that are kept."""
 MAX_WORDS: Final = 400
 """Words of a request that are compared: the differences of two texts of 6,000 equal signs took 5 s."""
-MAX_QUERIES: Final = 16
-OTHER_ASKED: Final = 0.5
-"""Weight of a request that answered words of which it shares none."""
-UNSEEN: Final = 0.25
-"""Weight of a word seen once at most: a name or a number more often than a sign of another request."""
-USUAL: Final = 0.5
-"""Least weight of any other word: where all requests are of one kind, its usual words still tell the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseLimits:
+    """How many requests are kept and looked at.
+
+    Attributes:
+        cases: requests; the oldest leave.
+        postings: latest requests that are found by one term.
+        terms: heaviest terms of a request by which others are looked up.
+        asked_terms: the same of the words before it.
+        longlist: requests that are looked at, by shared words.
+        shortlist: times k of them that went the same way are compared both ways.
+        queries: requests whose look-up is kept.
+    """
+
+    cases: int = 20_000
+    postings: int = 64
+    terms: int = 80
+    asked_terms: int = 20
+    longlist: int = 96
+    shortlist: int = 2
+    queries: int = 16
+
+
+CASE_LIMITS: Final = CaseLimits()
+
+
+@dataclass(slots=True)
+class CaseCall:
+    """A call that followed a past request.
+
+    Attributes:
+        tool: its tool.
+        args: its arguments as JSON.
+        status: as of an `ExecutedCall`.
+        sources: per argument, descriptors of the sources that had its value, as JSON; None for a call that the memory
+            made: it teaches nothing.
+        further: other calls of the same turn.
+    """
+
+    tool: str
+    args: str
+    status: str
+    sources: str | None
+    further: int
+
+    def to_plain(self) -> list[Any]:
+        return [self.tool, self.args, self.status, self.sources, self.further]
+
+    @property
+    def rank(self) -> tuple[bool, str, str, str, str, int]:
+        """The lowest one stays of two calls at one position, in whatever order they arrive."""
+        return self.sources is None, self.tool, self.args, self.status, self.sources or "", self.further
+
+
+@dataclass(slots=True)
+class PastCase:
+    """A past request, what it answered, and what followed.
+
+    Attributes:
+        text: the request; "" until it is known: its calls may come before it.
+        user: digest of its user, if known.
+        calls: position -> call.
+        answers: positions at which the model answered in words.
+        asked: the words that the request answers.
+    """
+
+    text: str = ""
+    user: str | None = None
+    calls: dict[int, CaseCall] = field(default_factory=dict)
+    answers: dict[int, None] = field(default_factory=dict)
+    asked: str = ""
+
+    def to_plain(self) -> list[Any]:
+        calls = {position: call.to_plain() for position, call in self.calls.items()}
+        return [self.text, self.user, calls, self.answers, self.asked]
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> PastCase:
+        text, user, calls, answers, asked = plain
+        return cls(text, user, {position: CaseCall(*call) for position, call in calls.items()}, answers, asked)
+
+    def went(self, prefix: Sequence[tuple[str, str]]) -> bool:
+        """Return True if the first calls are these (tool, status)."""
+        if prefix:
+            # The last one tells most requests apart; only the others are looked at in full.
+            last = self.calls.get(len(prefix) - 1)
+            if last is None or (last.tool, last.status) != prefix[-1]:
+                return False
+        for position, expected in enumerate(prefix):
+            call = self.calls.get(position)
+            if call is None or (call.tool, call.status) != expected:
+                return False
+        return True
+
+    def says_what_came_at(self, position: int) -> bool:
+        """Return True if the model's own choice at a position is known: a call, or an answer in words."""
+        call = self.calls.get(position)
+        if call is None:
+            return position in self.answers
+        return call.sources is not None
 
 
 @dataclass(frozen=True)
@@ -69,38 +155,50 @@ class Neighbour:
 
     @cached_property
     def args(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.call)
-        return found
+        args: dict[str, Any] = json.loads(self.call)
+        return args
 
     @cached_property
     def carried(self) -> dict[str, Any]:
         """The arguments in the terms of the new request (`carry_over`)."""
-        return {name: carry_over(value, self.text, self.request)[0] for name, value in self.args.items()}
+        return {name: carry_over(value, self.text, self.request).value for name, value in self.args.items()}
 
 
 @cached(mebibytes=24)
 def _terms(text: str) -> tuple[str, ...]:
     words = read_text(text).words[:MAX_WORDS]
-    pairs = [f"{a} {b}" for a, b in pairwise(words)]
+    pairs = [f"{first} {second}" for first, second in pairwise(words)]
     return tuple(dict.fromkeys([*words, *pairs]))
 
 
 @cached(mebibytes=8)
 def _asked_terms(asked: str) -> tuple[str, ...]:
     """Return the words that a request answers, distinct from its own."""
-    return tuple(dict.fromkeys(f"\x1f{word}" for word in words(asked)[-ASKED_WORDS:]))
+    latest = words(asked)[-100:]
+    return tuple(dict.fromkeys([f"\x1f{word}" for word in latest]))
 
 
 class _Weights(dict[int, float]):
-    """Number of requests with a term -> its weight. A term seen once at most is usually a name or a number."""
+    """Number of requests with a term -> its weight.
+
+    A term seen once at most weighs 0.25: it is a name or a number more often than a sign of another request. Any other
+    weighs 0.5 at least: where all requests are of one kind, its usual words still tell the kind.
+    """
 
     def __init__(self, requests: int) -> None:
-        super().__init__({0: UNSEEN, 1: UNSEEN})
+        super().__init__({0: 0.25, 1: 0.25})
         self.requests = requests
 
     def __missing__(self, seen: int) -> float:
-        weight = self[seen] = max(math.log((self.requests + 1) / (seen + 0.5)), USUAL)
+        weight = self[seen] = max(math.log((self.requests + 1) / (seen + 0.5)), 0.5)
         return weight
+
+
+class SimilarCase(NamedTuple):
+    """A past request (its id) and its similarity, 0 to 1."""
+
+    similarity: float
+    case_id: str
 
 
 class _Query:
@@ -110,18 +208,19 @@ class _Query:
         self.own, self.before, self.ranked = own, before, ranked
         self.norm, self.norm_before = sum(own.values()), sum(before.values())
         self.similarities: dict[str, float] = {}
-        self.similar: list[tuple[float, str]] = []
+        self.similar: list[SimilarCase] = []
 
 
 class CaseIndex:
-    """Bounded memory of past requests. Oldest cases leave first once there are more than MAX_CASES."""
+    """Bounded memory of past requests. Where there are too many, the oldest leave.
 
-    def __init__(self, max_cases: int = MAX_CASES) -> None:
+    On disk a request is ``[text, user, calls, answers, asked]``, with ``calls`` ``{position: [tool, args, status,
+    sources, further]}`` and ``answers`` ``{position: None}``.
+    """
+
+    def __init__(self, max_cases: int = CASE_LIMITS.cases) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources,
-        #: further]}, answers in words: {position: None}
-        #: sources are JSON, None for a call that the shortcut made; text is "" until the request itself is known
-        self.cases: dict[str, list[Any]] = {}
+        self.cases: dict[str, PastCase] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
         self._weights = _Weights(0)
@@ -134,18 +233,19 @@ class CaseIndex:
         if not text or self.knows(case_id):
             return
         case = self._case(case_id)
-        case[0], case[1], case[4] = text, user, asked
+        case.text, case.user, case.asked = text, user, asked
         # Its calls may have come before it: in order of the requests, as an index that is rebuilt has them.
         self.cases[case_id] = self.cases.pop(case_id)
-        self._index(case_id, text, asked)
+        self._index(case_id, case)
 
     def knows(self, case_id: str) -> bool:
-        return bool(self.cases.get(case_id, ("",))[0])
+        case = self.cases.get(case_id)
+        return case is not None and bool(case.text)
 
-    def _case(self, case_id: str) -> list[Any]:
+    def _case(self, case_id: str) -> PastCase:
         case = self.cases.get(case_id)
         if case is None:
-            case = self.cases[case_id] = ["", None, {}, {}, ""]
+            case = self.cases[case_id] = PastCase()
             if len(self.cases) > self.max_cases:
                 self.remove(next(iter(self.cases)))
         return case
@@ -164,22 +264,23 @@ class CaseIndex:
 
         Of two calls at one position (a fork), the same one stays in any order.
         """
-        if position < MAX_CALLS:
-            calls = self._case(case_id)[2]
-            known = None if sources is None else json.dumps(sources, separators=(",", ":"))
-            call = [tool, args, status, known, further]
-            calls[position] = min(
-                calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or "", c[4])
-            )
+        if position >= MAX_CALLS:
+            return
+        known_sources = None if sources is None else json.dumps(sources, separators=(",", ":"))
+        call = CaseCall(tool, args, status, known_sources, further)
+        calls = self._case(case_id).calls
+        other = calls.get(position)
+        if other is None or call.rank < other.rank:
+            calls[position] = call
 
     def end(self, case_id: str, position: int) -> None:
-        self._case(case_id)[3][position] = None
+        self._case(case_id).answers[position] = None
 
     def remove(self, case_id: str) -> None:
         self._queries.clear()
-        text, _, _, _, asked = self.cases.pop(case_id)
+        case = self.cases.pop(case_id)
         try:
-            for term in (*_terms(text), *_asked_terms(asked)):
+            for term in (*_terms(case.text), *_asked_terms(case.asked)):
                 self._seen[term] -= 1
                 posted = self._postings[term]
                 if case_id in posted:
@@ -190,7 +291,7 @@ class CaseIndex:
             self._rebuild()
 
     def forget(self, gone: Forgotten) -> int:
-        mine = [case_id for case_id, case in self.cases.items() if gone.has(case_id, case[1])]
+        mine = [case_id for case_id, case in self.cases.items() if gone.has(case_id, case.user)]
         for case_id in mine:
             del self.cases[case_id]
         if mine:
@@ -198,21 +299,21 @@ class CaseIndex:
         return len(mine)
 
     def of_user(self, user: str) -> set[str]:
-        return {case_id for case_id, case in self.cases.items() if case[1] == user}
+        return {case_id for case_id, case in self.cases.items() if case.user == user}
 
     def _rebuild(self) -> None:
         self._queries.clear()
         self._postings, self._seen = {}, {}
         for case_id, case in self.cases.items():
-            self._index(case_id, case[0], case[4])
+            self._index(case_id, case)
 
-    def _index(self, case_id: str, text: str, asked: str) -> None:
+    def _index(self, case_id: str, case: PastCase) -> None:
         self._queries.clear()
-        for term in (*_terms(text), *_asked_terms(asked)):
+        for term in (*_terms(case.text), *_asked_terms(case.asked)):
             posted = self._postings.setdefault(term, [])
             posted.append(case_id)
             self._seen[term] = self._seen.get(term, 0) + 1
-            if len(posted) > MAX_POSTINGS:
+            if len(posted) > CASE_LIMITS.postings:
                 del posted[0]
 
     # --- reading ---
@@ -220,12 +321,15 @@ class CaseIndex:
     def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
-        return dict(zip(terms, map(self._weights.__getitem__, map(self._seen.get, terms, repeat(0))), strict=False))
+        # `map` runs in C: 80 terms are weighed at every request, and many more of long ones.
+        weights = map(self._weights.__getitem__, map(self._seen.get, terms, repeat(0)))
+        return dict(zip(terms, weights, strict=False))
 
     def _similarity(self, own: Mapping[str, float], norm: float, terms: tuple[str, ...]) -> float:
         """Return the weighted Dice coefficient of two requests' words and word pairs, from 0 to 1."""
         theirs = sum(map(self._weights.__getitem__, map(self._seen.__getitem__, terms)))
-        return 2 * sum([own[term] for term in terms if term in own]) / (norm + theirs)
+        shared = sum([own[term] for term in terms if term in own])
+        return 2 * shared / (norm + theirs)
 
     def near(self, state: RunState, *, k: int) -> list[Neighbour]:
         """Return the nearest past requests with the same calls so far as a run, most similar first."""
@@ -243,31 +347,26 @@ class CaseIndex:
         """
         query = self._query(text, asked)
         position = len(prefix)
-        found: list[tuple[float, str]] = []
+        same_way: list[SimilarCase] = []
         for case_id in query.ranked:
-            if case_id == exclude:
+            case = self.cases[case_id]
+            if case_id == exclude or not case.went(prefix) or not case.says_what_came_at(position):
                 continue
-            calls, answers = self.cases[case_id][2:4]
-            if prefix and ((last := calls.get(position - 1)) is None or (last[0], last[2]) != prefix[-1]):
-                continue  # most requests: the others are looked at in full
-            if not _went(calls, prefix):
-                continue
-            if position in calls:
-                if calls[position][3] is None:
-                    continue
-            elif position not in answers:
-                continue
-            found.append((self._compared(query, case_id), case_id))
-            if len(found) >= _SHORTLIST * k:
+            same_way.append(SimilarCase(self._compared(query, case_id), case_id))
+            if len(same_way) >= CASE_LIMITS.shortlist * k:
                 break
-        found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, position, text) for similarity, case_id in found[:k]]
 
-    def similar(self, text: str, asked: str = "") -> list[tuple[float, str]]:
-        """Return past requests that share words with one, each with its similarity, 0 to 1."""
+        def most_similar_first(near: SimilarCase) -> float:
+            return -near.similarity
+
+        same_way.sort(key=most_similar_first)
+        return [self._neighbour(near, position, text) for near in same_way[:k]]
+
+    def similar(self, text: str, asked: str = "") -> list[SimilarCase]:
+        """Return past requests that share words with one."""
         query = self._query(text, asked)
         if not query.similar:
-            query.similar = [(self._compared(query, case_id), case_id) for case_id in query.ranked]
+            query.similar = [SimilarCase(self._compared(query, case_id), case_id) for case_id in query.ranked]
         return query.similar
 
     def _query(self, text: str, asked: str) -> _Query:
@@ -278,14 +377,15 @@ class CaseIndex:
             return query
         own, before = self._weigh(_terms(text)), self._weigh(_asked_terms(asked))
         scores: dict[str, float] = defaultdict(float)
-        for weight, term in (*self._heaviest(own, MAX_TERMS), *self._heaviest(before, MAX_ASKED_TERMS)):
+        heaviest = self._heaviest(own, CASE_LIMITS.terms) + self._heaviest(before, CASE_LIMITS.asked_terms)
+        for weight, term in heaviest:
             for case_id in self._postings[term]:
                 scores[case_id] += weight
         if not scores.keys() <= self.cases.keys():  # an interrupt left the index torn
             self._rebuild()
             return self._query(text, asked)
-        ranked = sorted(scores, key=scores.__getitem__, reverse=True)[:_LONGLIST]
-        if len(self._queries) >= MAX_QUERIES:
+        ranked = sorted(scores, key=scores.__getitem__, reverse=True)[: CASE_LIMITS.longlist]
+        if len(self._queries) >= CASE_LIMITS.queries:
             self._queries.clear()
         query = self._queries[key] = _Query(own, before, ranked)
         return query
@@ -293,22 +393,27 @@ class CaseIndex:
     def _compared(self, query: _Query, case_id: str) -> float:
         near = query.similarities.get(case_id)
         if near is None:
-            text, _, _, _, asked = self.cases[case_id]
-            near = self._similarity(query.own, query.norm, _terms(text))
-            if query.before or asked:
-                before = self._similarity(query.before, query.norm_before, _asked_terms(asked))
-                near *= OTHER_ASKED + (1 - OTHER_ASKED) * before
+            case = self.cases[case_id]
+            near = self._similarity(query.own, query.norm, _terms(case.text))
+            if query.before or case.asked:
+                # A request that answered words of which it shares none counts half.
+                before = self._similarity(query.before, query.norm_before, _asked_terms(case.asked))
+                near *= 0.5 + (1 - 0.5) * before
             query.similarities[case_id] = near
         return near
 
     def alike(self, state: RunState) -> Iterator[str]:
         """Yield the past requests that share most words with a run's latest one, whatever they led to."""
-        return (case_id for case_id in self._query(state.user.raw, state.asked).ranked if case_id != state.user_key)
+        for case_id in self._query(state.user.raw, state.asked).ranked:
+            if case_id != state.user_key:
+                yield case_id
 
     def led_to(self, case_id: str, tool: str) -> bool:
         """Return True if the model called a tool after a request: a call of the memory's own makes nothing familiar."""
-        calls = self.cases[case_id][2].values()
-        return bool([call for call in calls if call[0] == tool and call[3] is not None])
+        for call in self.cases[case_id].calls.values():
+            if call.tool == tool and call.sources is not None:
+                return True
+        return False
 
     def having(self, term: str) -> list[str]:
         """Return the latest requests with a term, oldest first: a word as `text.values.read_text` gives it."""
@@ -316,40 +421,65 @@ class CaseIndex:
 
     def went_without(self, case_id: str, tool: str) -> bool:
         """Return True if a request was answered, and neither the model nor the memory called a tool for it."""
-        calls, answers = self.cases[case_id][2:4]
-        return bool(answers) and all(call[0] != tool for call in calls.values())
+        case = self.cases[case_id]
+        return bool(case.answers) and all(call.tool != tool for call in case.calls.values())
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]
-        return sorted(known, reverse=True)[:most] if len(known) > most else known
+        if len(known) <= most:
+            return known
+        return sorted(known, reverse=True)[:most]
 
-    def _neighbour(self, similarity: float, case_id: str, position: int, request: str) -> Neighbour:
-        text, _, calls, _, asked = self.cases[case_id]
-        if position not in calls:
-            return Neighbour(similarity, case_id, text, None, "{}", {}, request, self.arguments(case_id), asked)
-        tool, args, _, sources, further = calls[position]
-        if further:
-            # One that is not known (further than MAX_CALLS) is taken for another tool.
-            tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + further + 1))
-        made = self.arguments(case_id, position + further)
-        return Neighbour(similarity, case_id, text, tool, args, json.loads(sources), request, made, asked)
+    def _neighbour(self, near: SimilarCase, position: int, request: str) -> Neighbour:
+        case = self.cases[near.case_id]
+        call = case.calls.get(position)
+        if call is None:
+            return Neighbour(
+                similarity=near.similarity,
+                case_id=near.case_id,
+                text=case.text,
+                tool=None,
+                call="{}",
+                sources={},
+                request=request,
+                made=self.arguments(near.case_id),
+                asked=case.asked,
+            )
+        sources = {} if call.sources is None else json.loads(call.sources)
+        return Neighbour(
+            similarity=near.similarity,
+            case_id=near.case_id,
+            text=case.text,
+            tool=_called_at(case, position, call),
+            call=call.args,
+            sources=sources,
+            request=request,
+            made=self.arguments(near.case_id, position + call.further),
+            asked=case.asked,
+        )
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
         """Return the arguments of a request's calls, up to position `last`, as JSON."""
-        return tuple([call[1] for at, call in self.cases[case_id][2].items() if at <= last])
+        return tuple([call.args for position, call in self.cases[case_id].calls.items() if position <= last])
 
-    def load(self, cases: dict[str, list[Any]]) -> None:
-        self.cases = cases
+    def to_plain(self) -> dict[str, list[Any]]:
+        return {case_id: case.to_plain() for case_id, case in self.cases.items()}
+
+    def load(self, plain: Mapping[str, list[Any]]) -> None:
+        """Replace all requests by those that `to_plain` wrote."""
+        self.cases = {case_id: PastCase.from_plain(case) for case_id, case in plain.items()}
         self._rebuild()
 
 
-def _went(calls: Mapping[int, list[Any]], prefix: list[tuple[str, str]]) -> bool:
-    """Return True if a request's first calls are these (tool, status)."""
-    for position, expected in enumerate(prefix):
-        call = calls.get(position)
-        if call is None or (call[0], call[2]) != expected:
-            return False
-    return True
+def _called_at(case: PastCase, position: int, call: CaseCall) -> str:
+    """Return the tool of a call, or the symbol of all calls of its turn."""
+    if not call.further:
+        return call.tool
+    tools = []
+    for other in range(position, position + call.further + 1):
+        known = case.calls.get(other)
+        tools.append("" if known is None else known.tool)  # one behind the last that is kept counts as another tool
+    return parallel(tools)
 
 
 # --- carrying values over -------------------------------------------------------------------------------
@@ -363,13 +493,20 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     matcher: Any = difflib.SequenceMatcher(None, a.words[:MAX_WORDS], (), autojunk=False)
     # As `set_seq2` would find them, once for all old requests.
     matcher.b, matcher.b2j = b.words[:MAX_WORDS], _places_of(new)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "replace":
             continue
-        pairs.append((a.span(i1, i2 - 1), b.span(j1, j2 - 1)))
-        if i2 - i1 == j2 - j1 > 1:
-            pairs += [(a.span(i, i), b.span(j, j)) for i, j in zip(range(i1, i2), range(j1, j2), strict=True)]
-    return tuple(sorted(dict.fromkeys(pairs), key=lambda p: -len(p[0])))
+        pairs.append((a.span(old_start, old_end - 1), b.span(new_start, new_end - 1)))
+        words_replaced = old_end - old_start
+        if words_replaced == new_end - new_start and words_replaced > 1:
+            for offset in range(words_replaced):
+                old_word, new_word = old_start + offset, new_start + offset
+                pairs.append((a.span(old_word, old_word), b.span(new_word, new_word)))
+
+    def longest_first(pair: tuple[str, str]) -> int:
+        return -len(pair[0])
+
+    return tuple(sorted(dict.fromkeys(pairs), key=longest_first))
 
 
 @cached(mebibytes=2)
@@ -381,26 +518,45 @@ def _places_of(text: str) -> dict[str, list[int]]:
 
 @cached(mebibytes=4)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
-    cases = (str, str.lower, str.capitalize, str.title, lambda text: text.lower().replace(" ", "_"))
-    return [*((each(old), each(new)) for each in cases), *zip(dates_in(old), dates_in(new), strict=False)]
+    """Return the ways in which old and new wording may be written in a value."""
+    forms = [
+        (old, new),
+        (old.lower(), new.lower()),
+        (old.capitalize(), new.capitalize()),
+        (old.title(), new.title()),
+        (_identifier(old), _identifier(new)),
+    ]
+    return forms + list(zip(dates_in(old), dates_in(new), strict=False))
 
 
-def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:
-    """Return an old argument value in the new request's terms, and True if anything in it was replaced."""
+def _identifier(text: str) -> str:
+    return text.lower().replace(" ", "_")
+
+
+class Carried(NamedTuple):
+    """A value of an old request in the terms of a new one, and True if anything in it was replaced."""
+
+    value: Any
+    changed: bool
+
+
+def carry_over(value: Any, old: str, new: str) -> Carried:
+    """Return an old argument value in the new request's terms."""
     if value is ABSENT or isinstance(value, bool) or value is None:
-        return value, False
+        return Carried(value, False)
     if isinstance(value, list):
-        parts = [carry_over(v, old, new) for v in value]
-        return [p[0] for p in parts], any(p[1] for p in parts)
+        items = [carry_over(item, old, new) for item in value]
+        return Carried([item.value for item in items], any(item.changed for item in items))
     if isinstance(value, dict):
-        items = {k: carry_over(v, old, new) for k, v in value.items()}
-        return {k: v[0] for k, v in items.items()}, any(v[1] for v in items.values())
+        members = {name: carry_over(inner, old, new) for name, inner in value.items()}
+        values = {name: member.value for name, member in members.items()}
+        return Carried(values, any(member.changed for member in members.values()))
     text = str(value)
     for before, after in replacements(old, new):
         for form, replacement in _forms(before, after):
             if form == text or (len(form) > 2 and form in text):
-                return _like(value, text.replace(form, replacement, 1)), True
-    return value, False
+                return Carried(_like(value, text.replace(form, replacement, 1)), True)
+    return Carried(value, False)
 
 
 def _like(original: Any, text: str) -> Any:

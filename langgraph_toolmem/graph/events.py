@@ -7,7 +7,7 @@ make the same graph in any order. A method defines events of its own next to its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import UnionType
@@ -49,9 +49,16 @@ _READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
 def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     read = _READERS.get(kind)
     if read is None:
-        names = [each.name for each in fields(kind)]
+        names = [declared.name for declared in fields(kind)]
         getter = attrgetter(*names)
-        read = _READERS[kind] = getter if len(names) > 1 else lambda event: (getter(event),)
+        read = _READERS[kind] = getter if len(names) > 1 else _one_value(getter)
+    return read
+
+
+def _one_value(getter: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def read(event: Any) -> tuple[Any, ...]:
+        return (getter(event),)
+
     return read
 
 
@@ -66,8 +73,8 @@ def refuse_strange(kind: type[Event], values: Plain) -> None:
     if types in _FITTING:
         return
     if kind not in _FIELDS:
-        declared = get_type_hints(kind)
-        _FIELDS[kind] = [_plain_types(declared[each.name]) for each in fields(kind)]
+        hints = get_type_hints(kind)
+        _FIELDS[kind] = [_plain_types(hints[declared.name]) for declared in fields(kind)]
     if len(values) > len(_FIELDS[kind]):
         raise TypeError(f"{kind.kind} has fewer fields")
     for value, fitting in zip(values, _FIELDS[kind], strict=False):
@@ -80,10 +87,12 @@ def _plain_types(declared: Any) -> tuple[type, ...]:
     """Return the types of a declaration, without those of items: `dict[str, int] | None` is a dict, or None."""
     if isinstance(declared, type):
         return (float, int) if declared is float else (declared,)
-    parts = get_args(declared) if get_origin(declared) in (Union, UnionType) else ()
-    if parts:
-        return tuple(one for part in parts for one in _plain_types(part))
     whole = get_origin(declared)
+    if whole in (Union, UnionType):
+        types: list[type] = []
+        for part in get_args(declared):
+            types += _plain_types(part)
+        return tuple(types)
     return (whole,) if isinstance(whole, type) else (object,)
 
 
@@ -111,15 +120,23 @@ class Forgotten:
 def without(plain: Any, names: Collection[str]) -> Any:
     """Return plain containers of an unknown table without the rows that contain one of the names."""
     if isinstance(plain, dict):
-        return {
-            key: without(row, names) for key, row in plain.items() if key not in names and not _mentions(row, names)
-        }
-    return [without(row, names) for row in plain if not _mentions(row, names)] if isinstance(plain, list) else plain
+        left = {}
+        for key, row in plain.items():
+            if key not in names and not _mentions(row, names):
+                left[key] = without(row, names)
+        return left
+    if isinstance(plain, list):
+        return [without(row, names) for row in plain if not _mentions(row, names)]
+    return plain
 
 
-def _mentions(plain: Any, names: Collection[str]) -> bool:
-    # in the row itself, not only in a row in it
-    leaves = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, (list, tuple)) else (plain,)
+def _mentions(row: Any, names: Collection[str]) -> bool:
+    """Return True if a row itself contains a name, not only a row in it."""
+    leaves: Iterable[Any] = (row,)
+    if isinstance(row, dict):
+        leaves = row.values()
+    elif isinstance(row, (list, tuple)):
+        leaves = row
     return any(isinstance(leaf, str) and leaf in names for leaf in leaves)
 
 

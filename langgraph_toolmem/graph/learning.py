@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import events as op
@@ -19,16 +19,15 @@ from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
 
-MAX_CASE_TEXT: Final = 2000
-MAX_CASE_SOURCES: Final = 12
-MAX_OUTPUTS: Final = 8
-
 
 def json_type(value: Any) -> str:
     if value is None:
         return "null"
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", tuple: "array"}
-    return next((name for kind, name in names.items() if isinstance(value, kind)), "object")
+    for kind, name in names.items():
+        if isinstance(value, kind):
+            return name
+    return "object"
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
@@ -41,7 +40,7 @@ def turn_digest(turn: Turn) -> str:
     if len(turn.steps) == 1:
         return turn.steps[0].key
     if turn.steps:
-        return digest("calls", *(step.key for step in turn.steps))
+        return digest("calls", *[step.key for step in turn.steps])
     return digest("words", turn.key)
 
 
@@ -78,153 +77,241 @@ class LearnedTurn:
 
 def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
     """Return the events that teach one settled turn."""
-    state, turn, user, hour = learned.state, learned.turn, learned.user, learned.hour
+    state, turn = learned.state, learned.turn
     record = _count_turn(turn)
+    record += _successor(state, turn)
+    record += _run_seen(graph, learned)
+    request_known = bool(state.user_key and state.user.raw)
+    if request_known:
+        record += _request(graph, learned)
     executed = [step for step in turn.steps if step.status != "rejected"]
-    if turn.chosen_by == "model":
-        asked = [step.tool for step in turn.steps]
-        following = WORDS if not asked else (asked[0] if len(asked) == 1 else parallel(asked))
-        ok = all(step.status == "ok" for step in turn.steps)
-        record.append(op.Successor(windows(state), following, 0 if ok else 1))
-    elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
-        # A person put another call in place of the shortcut's: the right one.
-        record.append(op.Successor(windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1))
-    shortcuts = int(turn.chosen_by == "shortcut")
-    if shortcuts or (user is not None and graph.owner(learned.run) is None):
-        record.append(op.RunSeen(learned.run, shortcuts, user))
-    request = state.user_key
-    position = len(state.since_user)
-    if request and state.user.raw:
-        if not graph.cases.knows(request):
-            record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user, state.asked))
-        if not turn.steps and turn.chosen_by == "model":
-            record.append(op.RequestEnd(request, position))
     if len(executed) > 1 and turn.chosen_by == "model":
-        record += _learn_group(graph, state, executed, user)
+        record += _learn_group(graph, state, executed, learned.user)
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
-        if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
-            record.append(op.Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
-        if step in executed:
-            # the paper's windows: the model's choice is evidence, the shortcut's is feedback
-            keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
-            if keys and step.chosen_by != "context":
-                column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
-                record.append(op.Successor(keys, step.tool, column))
-            record.append(op.Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))
-        sources: dict[str, list[str]] | None = None
-        given: list[str] = []
-        if step in executed and (step.chosen_by == "model" or step.review == "edited"):
-            events, sources, given = _learn_arguments(graph, learned, step)
-            record += events
-        if step in executed:
-            record.append(
-                op.Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given, user)
-            )
-        if request and state.user.raw and position + offset < MAX_CALLS:
-            args = canon_args(step.args)
-            further = len(turn.steps) - 1 if offset == 0 else 0
-            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, further)
-            record.append(call)
+        record += _outcome(graph, step, tools, learned.hour)
+        origin: ArgumentOrigins | None = None
+        if step.status != "rejected":
+            record += _repetition(state, step, tools)
+            if step.chosen_by == "model" or step.review == "edited":
+                origin = ArgumentOrigins(graph, learned, step)
+                record += origin.record
+            types = {name: json_type(value) for name, value in step.args.items()}
+            given = [] if origin is None else origin.given
+            record.append(op.Arguments(step.tool, types, given, learned.user))
+        if request_known:
+            sources = None if origin is None else origin.sources
+            record += _request_call(state, turn, offset, sources)
         tools.append(step.tool)
     return record
 
 
 def _count_turn(turn: Turn) -> Record:
     record: Record = [op.Count("turns")]
-    if turn.chosen_by == "model":
-        record.append(op.Count("calls", len(turn.steps)) if turn.steps else op.Count("answers", 1))
-        if turn.input_tokens or turn.output_tokens:
-            used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
-            record += [op.Count(name, amount) for name, amount in used.items()]
-            record += [op.Count("tokens_cached", turn.cached_tokens)] if turn.cached_tokens else []
+    if turn.chosen_by != "model":
+        return record
+    if turn.steps:
+        record.append(op.Count("calls", len(turn.steps)))
+    else:
+        record.append(op.Count("answers", 1))
+    if turn.input_tokens or turn.output_tokens:
+        record.append(op.Count("tokens_in", turn.input_tokens))
+        record.append(op.Count("tokens_out", turn.output_tokens))
+        record.append(op.Count("turns_with_tokens", 1))
+        if turn.cached_tokens:
+            record.append(op.Count("tokens_cached", turn.cached_tokens))
     return record
 
 
-def _learn_arguments(
-    graph: ToolGraph, learned: LearnedTurn, step: ExecutedCall
-) -> tuple[Record, dict[str, list[str]], list[str]]:
-    """Return the events, the possible sources of each value, and the parameters that no earlier output had."""
-    state, user = learned.state, learned.user
-    properties = learned.specs[step.tool].properties if step.tool in learned.specs else {}
+def _successor(state: RunState, turn: Turn) -> Record:
+    """Return what followed the run's latest symbols: a tool, parallel calls, or an answer in words."""
+    if turn.chosen_by == "model":
+        following = WORDS
+        if len(turn.steps) == 1:
+            following = turn.steps[0].tool
+        elif turn.steps:
+            following = parallel([step.tool for step in turn.steps])
+    elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
+        # A person put another call in place of the shortcut's: the right one.
+        following = turn.steps[0].tool
+    else:
+        return []
+    all_ok = all(step.status == "ok" for step in turn.steps)
+    column = COLUMNS.index("model_ok" if all_ok else "model_failed")
+    return [op.Successor(windows(state), following, column)]
+
+
+def _run_seen(graph: ToolGraph, learned: LearnedTurn) -> Record:
+    shortcuts = int(learned.turn.chosen_by == "shortcut")
+    owner_is_new = learned.user is not None and graph.owner(learned.run) is None
+    if not shortcuts and not owner_is_new:
+        return []
+    return [op.RunSeen(learned.run, shortcuts, learned.user)]
+
+
+def _request(graph: ToolGraph, learned: LearnedTurn) -> Record:
+    state, turn = learned.state, learned.turn
     record: Record = []
-    given: list[str] = []
-    sources: dict[str, list[str]] = {}
-    previous = state.symbols[-1]
-    same_tool = [n for n in learned.neighbours if n.tool == step.tool]
-    for parameter in [*properties, *(p for p in step.args if p not in properties)]:
-        value = step.args.get(parameter, ABSENT)
-        slot = slot_key(step.tool, parameter)
-        schema = properties.get(parameter)
+    if not graph.cases.knows(state.user_key):
+        most_chars = 2_000
+        record.append(op.Request(state.user_key, state.user.raw[:most_chars], learned.user, state.asked))
+    if not turn.steps and turn.chosen_by == "model":
+        record.append(op.RequestEnd(state.user_key, len(state.since_user)))
+    return record
+
+
+def _outcome(graph: ToolGraph, step: ExecutedCall, tools: Sequence[str], hour: int) -> Record:
+    if step.status == "failed" and graph.has_seen(attempt_digest(step, 1)):
+        return []  # counted as it happened
+    before = tools[-1] if tools else None
+    return [op.Outcome(step.tool, step.status, before, hour)]
+
+
+def _repetition(state: RunState, step: ExecutedCall, tools: list[str]) -> Record:
+    """Return what the paper's windows count, and whether the run made the call before."""
+    record: Record = []
+    keys = []
+    for length in (1, 2, 3):
+        key = paper_window(tools, length)
+        if key:
+            keys.append(key)
+    if keys and step.chosen_by != "context":
+        # In these windows the model's choice is evidence, the shortcut's is feedback.
+        outcome = "ok" if step.status == "ok" else "failed"
+        record.append(op.Successor(keys, step.tool, COLUMNS.index(f"{step.chosen_by}_{outcome}")))
+    repeated = (step.tool, canon_args(step.args)) in state.called
+    record.append(op.Repeat(step.tool, int(repeated)))
+    return record
+
+
+def _request_call(state: RunState, turn: Turn, offset: int, sources: dict[str, list[str]] | None) -> Record:
+    """Return a call as one that followed the request."""
+    position = len(state.since_user) + offset
+    if position >= MAX_CALLS:
+        return []
+    step = turn.steps[offset]
+    further = len(turn.steps) - 1 if offset == 0 else 0
+    args = canon_args(step.args)
+    return [op.RequestCall(state.user_key, position, step.tool, args, step.status, sources, further)]
+
+
+class ArgumentOrigins:
+    """The possible sources of the values of one call.
+
+    Attributes:
+        record: the events that count which sources were right.
+        sources: per argument, the right sources.
+        given: parameters whose value no earlier output had.
+    """
+
+    def __init__(self, graph: ToolGraph, learned: LearnedTurn, step: ExecutedCall) -> None:
+        self.record: Record = []
+        self.sources: dict[str, list[str]] = {}
+        self.given: list[str] = []
+        self._graph, self._learned, self._step = graph, learned, step
+        self._same_tool: Neighbour | None = None
+        for near in learned.neighbours:
+            if near.tool == step.tool:
+                self._same_tool = near
+                break
+        properties = learned.specs[step.tool].properties if step.tool in learned.specs else {}
+        for parameter in dict.fromkeys([*properties, *step.args]):
+            self._learn(parameter, properties.get(parameter))
+
+    def _learn(self, parameter: str, schema: Any) -> None:
+        state, user = self._learned.state, self._learned.user
+        value = self._step.args.get(parameter, ABSENT)
         truth = canon(value)
-        judged: dict[str, int] = {}
-        for descriptor in graph.sources.row(slot):
-            if from_input(descriptor):
-                if (same := state.seen.agrees(descriptor, truth)) is not None:
-                    judged[descriptor] = int(same)
-            elif "|" in descriptor:
-                fitted = fit(evaluate(descriptor, state, (step.tool, parameter)), schema)
-                if fitted is not ABSENT:
-                    judged[descriptor] = int(canon(fitted) == truth)
-        # sources whose content changes as the memory grows: usual values, and the nearest past request
-        for name, usual in usual_values(graph, slot, previous).items():
-            judged[name] = int(canon(usual) == truth)
-        if same_tool:
-            judged["n"] = int(canon(same_tool[0].carried.get(parameter, ABSENT)) == truth)
-        if value is not ABSENT:
-            room = MAX_SOURCES - 4
-            for descriptor in discover(value, state, (step.tool, parameter))[:room]:
-                judged.setdefault(descriptor, 1)
-        right = [d for d, hit in judged.items() if hit and "|" in d]
+        judged = self._judged(parameter, schema, value, truth)
+        right = [descriptor for descriptor, hit in judged.items() if hit and "|" in descriptor]
         if right:
-            sources[parameter] = right[:MAX_CASE_SOURCES]
-        if (
-            value is not ABSENT
-            and not any(each.startswith(("o|", "l|", "od|")) for each in right)
-            and not _may_be_from_output(value, truth, state)
-        ):
-            given.append(parameter)
+            most_sources = 12
+            self.sources[parameter] = right[:most_sources]
+        if value is not ABSENT and not _from_output(right) and not _may_be_from_output(value, truth, state):
+            self.given.append(parameter)
+        slot, previous = slot_key(self._step.tool, parameter), state.symbols[-1]
         if judged:
-            counted = [name for name, hit in judged.items() if hit and (from_input(name) or is_derived(name))]
-            agreed = {name: value_digest(name, truth) for name in counted}
-            record.append(op.Sources(slot, previous, judged, user, agreed))
+            agreed = {}
+            for descriptor, hit in judged.items():
+                if hit and (from_input(descriptor) or is_derived(descriptor)):
+                    agreed[descriptor] = value_digest(descriptor, truth)
+            self.record.append(op.Sources(slot, previous, judged, user, agreed))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
-            record.append(op.Value(slot, previous, encoded, learned.thread, user))
-    return record, sources, given
+            self.record.append(op.Value(slot, previous, encoded, self._learned.thread, user))
+
+    def _judged(self, parameter: str, schema: Any, value: Any, truth: str) -> dict[str, int]:
+        """Return the sources that had a value: 1 if it was the right one, else 0."""
+        state, slot = self._learned.state, (self._step.tool, parameter)
+        key = slot_key(*slot)
+        judged: dict[str, int] = {}
+        for descriptor in self._graph.sources.row(key):
+            if from_input(descriptor):
+                same = state.seen.agrees(descriptor, truth)
+                if same is not None:
+                    judged[descriptor] = int(same)
+            elif "|" in descriptor:
+                fitted = fit(evaluate(descriptor, state, slot), schema)
+                if fitted is not ABSENT:
+                    judged[descriptor] = int(canon(fitted) == truth)
+        # Sources whose content changes as the memory grows: usual values, and the nearest past request.
+        for name, usual in usual_values(self._graph, key, state.symbols[-1]).items():
+            judged[name] = int(canon(usual) == truth)
+        if self._same_tool is not None:
+            judged["n"] = int(canon(self._same_tool.carried.get(parameter, ABSENT)) == truth)
+        if value is not ABSENT:
+            room = MAX_SOURCES - 4  # usual values and past requests have a place among them
+            for descriptor in discover(value, state, slot)[:room]:
+                judged.setdefault(descriptor, 1)
+        return judged
+
+
+def _from_output(descriptors: Sequence[str]) -> bool:
+    return any(descriptor.startswith(("o|", "l|", "od|")) for descriptor in descriptors)
 
 
 def varying(steps: Sequence[ExecutedCall]) -> str:
     """Return the one parameter in which calls of one tool differ; "" if they differ in none or in more."""
     if len({step.tool for step in steps}) != 1:
         return ""
-    names = {name for step in steps for name in step.args}
-    differ = [name for name in names if len({canon(step.args.get(name, ABSENT)) for step in steps}) > 1]
+    values: dict[str, set[str]] = {}
+    for step in steps:
+        for name in step.args:
+            values[name] = set()
+    for name, different in values.items():
+        different.update([canon(step.args.get(name, ABSENT)) for step in steps])
+    differ = [name for name, different in values.items() if len(different) > 1]
     return differ[0] if len(differ) == 1 else ""
 
 
 def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall], user: str | None) -> Record:
-    # sources of the values of parallel calls of one tool
+    """Return the sources of the values of parallel calls of one tool: lists of which each call took one element."""
     parameter = varying(steps)
     if not parameter:
         return []
     tool = steps[0].tool
-    truth = sorted(canon(step.args.get(parameter, ABSENT)) for step in steps)
+    truth = sorted([canon(step.args.get(parameter, ABSENT)) for step in steps])
     slot = slot_key(parallel([tool]), parameter)
-    known = [
-        f"l|{source}|{path}|rest"
-        for source in list(state.outputs)[-MAX_OUTPUTS:]
-        if (seen := state.latest_output(source)) is not None and "|" not in source
-        for path in seen.lists
-        if "|" not in path
-    ]
+    counted = graph.sources.row(slot)
     judged: dict[str, int] = {}
-    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
+    for descriptor in dict.fromkeys([*counted, *_lists_in_outputs(state)]):
         offered = evaluate(descriptor, state, (tool, parameter))
         hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
-        if hit or (offered is not ABSENT and descriptor in graph.sources.row(slot)):
+        if hit or (offered is not ABSENT and descriptor in counted):
             judged[descriptor] = int(hit)
-    return [op.Sources(slot, state.symbols[-1], judged, user)] if judged else []
+    if not judged:
+        return []
+    return [op.Sources(slot, state.symbols[-1], judged, user)]
+
+
+def _lists_in_outputs(state: RunState) -> list[str]:
+    descriptors = []
+    most_outputs = 8
+    for tool in list(state.outputs)[-most_outputs:]:
+        seen = state.latest_output(tool)
+        if seen is not None and "|" not in tool:
+            descriptors += [f"l|{tool}|{path}|rest" for path in seen.lists if "|" not in path]
+    return descriptors
 
 
 def _may_be_from_output(value: Any, text: str, state: RunState) -> bool:

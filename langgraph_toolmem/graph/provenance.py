@@ -40,18 +40,6 @@ from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
 
 MAX_OUTPUTS: Final = 8
 """Latest outputs that are searched for a value."""
-MAX_REQUESTS: Final = 16
-"""Latest requests with a word that are searched for one that leaves it over."""
-SEVERAL: Final = 2
-"""Different words after names of past requests, from which a new word there tells nothing."""
-AGREED: Final = 2
-"""Different values that a place in prompt or context had before it counts."""
-RIGHT: Final = 3
-"""Times that a date so many days from another was right before it counts for the same two dates."""
-_FORMATS: Final = frozenset(("00", "59", "23", "t", "z"))
-"""Parts of a date that stand for no moment: the first and the last minute of a day."""
-_CARRIED: Final = frozenset(("c", "cp", "n", "w"))
-"""Sources of values of other runs."""
 
 
 class Provenance:
@@ -91,16 +79,20 @@ class Provenance:
         if not (from_input(descriptor) or is_derived(descriptor)):
             return False
         slot = slot_key(tool, parameter)
-        known = self._graph.places.rows.get(slot, {}).get(descriptor)
-        if known is None:
+        contributors = self._graph.places.of(slot, descriptor)
+        if contributors is None:
             return True
-        if len(known[0]) >= AGREED:
+        values = contributors.runs  # of places, digests of the values that were right
+        if len(values) >= 2:
             return False
-        if value_digest(descriptor, canon(value)) not in known[0]:
+        if value_digest(descriptor, canon(value)) not in values:
             return True
         # A date so many days later may be that very date. In a log of one day it is, and counts by its record: without
         # it the office's reads fell from 2.2 to 1.8 per 100 turns.
-        return is_derived(descriptor) and self._graph.sources.row(slot).get(descriptor, (0, 0))[HIT] < RIGHT
+        if not is_derived(descriptor):
+            return False
+        counts = self._graph.sources.row(slot).get(descriptor)
+        return counts is None or counts[HIT] < 3
 
     def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
         """Return True if a value of another run may stand in a call of this one."""
@@ -149,7 +141,8 @@ class Provenance:
         text = canon(value)
         placed = [descriptor for descriptor in backing if words_before(descriptor)]
         if not placed:
-            return _CARRIED.issuperset(backing) and self._is_part(text)
+            from_other_runs = {"c", "cp", "n", "w"}.issuperset(backing)
+            return from_other_runs and self._is_part(text)
         if self._may_go_on(tool, parameter, text):
             return True
         row = self._graph.sources.row(slot_key(tool, parameter))
@@ -169,7 +162,9 @@ class Provenance:
         if is_open(request, *span):
             return True
         # The first word has a capital anyway: past requests tell whether it is a part of the name.
-        return span[0] == 1 and is_open(request, *span, first_word=True) and not self._is_untaken(request.words[0])
+        if span[0] != 1 or not is_open(request, *span, first_word=True):
+            return False
+        return not self._is_untaken(request.words[0])
 
     def _may_go_on(self, tool: str, parameter: str, text: str) -> bool:
         """Return True if a name in the request may go on with the next word: "San jose"."""
@@ -183,22 +178,29 @@ class Provenance:
         for near in self._neighbours:
             if near.tool == tool:
                 known.add(_word_after(near.text, canon(near.args.get(parameter, ABSENT))))
-        return bool(self._graph.cases.having(following)) or len(known - {END, A_NUMBER}) < SEVERAL
+        several = len(known - {END, A_NUMBER}) >= 2
+        return bool(self._graph.cases.having(following)) or not several
 
     def _is_untaken(self, word: str) -> bool:
         """Return True if a past request had a word, and none of its calls."""
         cases = self._graph.cases
-        latest = cases.having(word)[-MAX_REQUESTS:]
+        latest = cases.having(word)[-16:]
         return any(word not in _taken(cases.arguments(case_id)) for case_id in latest)
 
     def distracts(self, tool: str, calls: Sequence[Mapping[str, Any]], neighbours: Sequence[Neighbour]) -> bool:
         """Return True if the request leaves more names and numbers untaken than past requests with this tool did."""
-        given = [canon(value) for step in self._state.since_user for value in step.args.values()]
-        taken = [*given, *(canon(value) for args in calls for value in args.values())]
+        taken = []
+        for step in self._state.since_user:
+            taken += [canon(value) for value in step.args.values()]
+        for args in calls:
+            taken += [canon(value) for value in args.values()]
         left = left_over(self._state.user.raw, taken)
         if not left:
             return False
-        return all(len(left) > len(_left_before(near.text, near.made)) for near in neighbours if near.tool == tool)
+        for near in neighbours:
+            if near.tool == tool and len(left) <= len(_left_before(near.text, near.made)):
+                return False
+        return True
 
     def _is_shown(self, text: str) -> bool:
         low = text.lower()
@@ -212,7 +214,9 @@ class Provenance:
             for day in dates_in(raw):
                 year, found, rest = text.partition(f"-{day}")
                 if found and self._shows_year(year):
-                    text = "".join(part for part in pieces_of(rest) if part not in _FORMATS)
+                    # The first and the last minute of a day stand for no moment.
+                    for_no_moment = ("00", "59", "23", "t", "z")
+                    text = "".join([part for part in pieces_of(rest) if part not in for_no_moment])
         return pieces_of(text) <= self._words
 
     def _shows_year(self, year: str) -> bool:
@@ -228,7 +232,7 @@ class Provenance:
 @cached(mebibytes=4)
 def _left_before(text: str, made: tuple[str, ...]) -> frozenset[str]:
     """Return what a past request left untaken, given the arguments of its calls as JSON."""
-    return left_over(text, [canon(value) for args in map(json.loads, made) for value in args.values()])
+    return left_over(text, _values_of(made))
 
 
 @cached(mebibytes=4)
@@ -242,13 +246,21 @@ def _word_after(request: str, value: str) -> str:
 @cached(mebibytes=4)
 def _taken(made: tuple[str, ...]) -> frozenset[str]:
     """Return the words in the arguments of calls, given these as JSON."""
-    values = [canon(value) for args in map(json.loads, made) for value in args.values()]
-    return frozenset[str]().union(*(read_text(value).words for value in values))
+    return frozenset[str]().union(*[read_text(value).words for value in _values_of(made)])
+
+
+def _values_of(made: tuple[str, ...]) -> list[str]:
+    values = []
+    for args in map(json.loads, made):
+        values += [canon(value) for value in args.values()]
+    return values
 
 
 def encode_value(value: Any) -> str:
     """Return a value as the evidence graph keeps it; "" for one that is left out."""
-    return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    if value is ABSENT:
+        return ""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def decode_value(text: str) -> Any:
@@ -262,14 +274,22 @@ def usual_values(graph: ToolGraph, slot: str, previous: str) -> dict[str, Any]:
     for name, key in (("c", slot), ("cp", f"{slot}\x1e{previous}")):
         row = graph.values.row(key)
         if row:
-            usual[name] = decode_value(max(row, key=lambda item: row[item][0]))
+            usual[name] = decode_value(_most_frequent(row))
     return usual
+
+
+def _most_frequent(row: Mapping[str, Sequence[float]]) -> str:
+    def times(item: str) -> float:
+        return row[item][0]
+
+    return max(row, key=times)
 
 
 def in_outputs(text: str, state: RunState) -> bool:
     """Return True if a value stands in one of the latest outputs, by itself or in prose."""
     low = text.lower()
-    return any(stands_in(low, state.output_text(index)) for index in list(state.outputs.values())[-MAX_OUTPUTS:])
+    latest = list(state.outputs.values())[-MAX_OUTPUTS:]
+    return any(stands_in(low, state.output_text(index)) for index in latest)
 
 
 def stands_in(value: str, text: str) -> bool:

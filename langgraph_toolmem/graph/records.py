@@ -21,18 +21,17 @@ from langgraph_toolmem.runs.tools import ToolSpec
 Shape: TypeAlias = Mapping[str, frozenset[str]]
 """Parameter -> the JSON types of its values; none if the schema does not say."""
 
-_APART: Final = re.compile(r"~[0-9a-f]{6}$")
-_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-
 
 def tool_of(record: str) -> str:
     """Return the name of the tool that a record is about."""
-    return _APART.sub("", record) if "~" in record else record
+    if "~" not in record:
+        return record
+    return re.sub(r"~[0-9a-f]{6}$", "", record)
 
 
 def is_apart(record: str) -> bool:
     """Return True for the record of a tool whose name had other parameters first."""
-    return "~" in record and _APART.search(record) is not None
+    return "~" in record and tool_of(record) != record
 
 
 def name_apart(tool: str, shape: Shape) -> str:
@@ -50,23 +49,45 @@ def are_alike(one: Shape, other: Shape) -> bool:
     """Return True if two tools have the same parameters; a type that is not said fits all."""
     if one.keys() != other.keys():
         return False
-    return all(not types or not other[name] or types == other[name] for name, types in one.items())
+    for name, types in one.items():
+        if types and other[name] and types != other[name]:
+            return False
+    return True
 
 
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:
+    types = _declared_types(schema)
+    # Whether an optional argument may be null is written in several ways.
+    return types if types == {"null"} else types - {"null"}
+
+
+def _declared_types(schema: Mapping[str, Any]) -> frozenset[str]:
     declared = schema.get("type")
     if isinstance(declared, str):
-        found = {declared}
-    elif isinstance(declared, list):
-        found = {each for each in declared if isinstance(each, str)}
-    elif branches := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-        each = [_types(branch) if isinstance(branch, Mapping) else frozenset[str]() for branch in branches]
-        found = set[str]().union(*each) if all(each) else set()
-    else:
-        choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
-        found = {_JSON_TYPES.get(type(choice), "null") for choice in choices}
-    # Whether an optional argument may be null is written in several ways.
-    return frozenset(found - {"null"}) if found != {"null"} else frozenset(found)
+        return frozenset({declared})
+    if isinstance(declared, list):
+        return frozenset([name for name in declared if isinstance(name, str)])
+    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if branches:
+        return _types_of_branches(branches)
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return frozenset([_json_type(choice) for choice in choices])
+
+
+def _types_of_branches(branches: list[Any]) -> frozenset[str]:
+    """Return the types of all branches; none if one of them does not say."""
+    types = frozenset[str]()
+    for branch in branches:
+        of_branch = _types(branch) if isinstance(branch, Mapping) else frozenset[str]()
+        if not of_branch:
+            return frozenset()
+        types |= of_branch
+    return types
+
+
+def _json_type(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "null")
 
 
 @dataclass(frozen=True)
@@ -89,14 +110,17 @@ class ToolRecords:
             return own
         if step.args.keys() <= records.get(own, {}).keys():
             return own
-        return next((name for name, shape in records.items() if step.args.keys() <= shape.keys()), own)
+        for name, shape in records.items():
+            if step.args.keys() <= shape.keys():
+                return name
+        return own
 
     def read(self, event: UserMessage | Turn) -> UserMessage | Turn:
         """Return an event with records in place of tools; the same event if no call has another name."""
         if not (self.known or self.offered) or isinstance(event, UserMessage):
             return event
         records = [self.of(step) for step in event.steps]
-        if all(record == step.tool for record, step in zip(records, event.steps, strict=True)):
+        if records == [step.tool for step in event.steps]:
             return event
         steps = [replace(step, tool=record) for record, step in zip(records, event.steps, strict=True)]
         return replace(event, steps=tuple(steps))
@@ -104,8 +128,10 @@ class ToolRecords:
     @cached_property
     def apart(self) -> frozenset[str]:
         """The records that have not the name of their tool."""
-        known = [record for records in self.known.values() for record in records if is_apart(record)]
-        return frozenset((*known, *self.offered.values()))
+        apart = set(self.offered.values())
+        for records in self.known.values():
+            apart.update([record for record in records if is_apart(record)])
+        return frozenset(apart)
 
     def with_records(self, tools: frozenset[str]) -> frozenset[str]:
         """Return names of tools, and the names of their records."""
@@ -126,7 +152,8 @@ def as_called(turn: Turn) -> Turn:
     """Return a turn with the tools in place of their records; the inverse of `ToolRecords.read`."""
     if not any(is_apart(step.tool) for step in turn.steps):
         return turn
-    return replace(turn, steps=tuple(replace(step, tool=tool_of(step.tool)) for step in turn.steps))
+    steps = [replace(step, tool=tool_of(step.tool)) for step in turn.steps]
+    return replace(turn, steps=tuple(steps))
 
 
 ReadEvent: TypeAlias = "Callable[[UserMessage | Turn], UserMessage | Turn]"

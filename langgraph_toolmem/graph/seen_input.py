@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import cached_property
-from typing import Any, Final
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
@@ -25,34 +25,39 @@ from langgraph_toolmem.runs.values import ABSENT, canon
 from langgraph_toolmem.text.looks import MONTHS
 from langgraph_toolmem.text.values import is_word, read_text
 
-MAX_VALUE: Final = 80
-"""Characters of a value in a prompt."""
-MAX_PLACES: Final = 4
-"""Places of a value in a prompt that are looked at."""
-MAX_TRIES: Final = 64
-"""Occurrences of a place's longest word that are looked at."""
-MAX_MARKS: Final = 4
-"""Marks between a value and the word before it, and that word."""
-MAX_DATES: Final = 3
-"""Different dates of a prompt that are sources."""
-MAX_DAYS: Final = 14
-"""Days between a date and one that is derived from it. With 0, look-ups of 160 office runs with
-their prompt (522 turns) were right .57 and wrong .77 times per 100 turns; with 14, 1.34 and .57."""
-MAX_FIELDS: Final = 64
-MAX_FIELD: Final = 200
-"""Characters of a field that is a source."""
 END: Final = "$"
 """Stands for the end of a line, right of a value."""
-_AROUND: Final = 80
-_WITHIN: Final = ".,:-/@'"
-"""Marks that may stand within a value."""
-_TIME: Final = r"(?:[T ](?:00:00|23:59)(?::(?:00|59))?(?:\.0+)?(?:Z|[+-]\d\d:?\d\d)?)?"
-_WRITTEN: Final = re.compile(rf"(\d{{4}}-\d\d-\d\d)({_TIME})$")
-"""A date that is derived from another: with no time of day, or the first or last minute of it."""
-_ISO: Final = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
-_MONTH: Final = "|".join(sorted(MONTHS, key=len, reverse=True))
-_NAMED: Final = re.compile(rf"\b({_MONTH})\.?\s+(\d\d?)(?:st|nd|rd|th)?,?\s+(\d{{4}})\b")
-_DAY_FIRST: Final = re.compile(rf"\b(\d\d?)(?:st|nd|rd|th|\.)?\s+(?:of\s+)?({_MONTH})\.?,?\s+(\d{{4}})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class InputLimits:
+    """How much of prompt and context is read.
+
+    Attributes:
+        value: characters of a value in a prompt.
+        around: characters of a prompt on either side of a value that are looked at.
+        places: places of a value that are looked at.
+        tries: occurrences of a place's longest word that are looked at.
+        marks: marks between a value and the word before it, and that word.
+        dates: different dates of a prompt that are sources.
+        days: days between a date and one that is derived from it. With 0, look-ups of 160 office runs with their prompt
+            (522 turns) were right .57 and wrong .77 times per 100 turns; with 14, 1.34 and .57.
+        fields: fields of the context that are sources.
+        field_chars: characters of such a field.
+    """
+
+    value: int = 80
+    around: int = 80
+    places: int = 4
+    tries: int = 64
+    marks: int = 4
+    dates: int = 3
+    days: int = 14
+    fields: int = 64
+    field_chars: int = 200
+
+
+INPUT_LIMITS: Final = InputLimits()
 
 
 class SeenInput:
@@ -80,11 +85,12 @@ class SeenInput:
 
     def years(self) -> set[str]:
         """Return the years of all dates in prompt and context."""
-        found = {f"{day.year:04}" for day in self.dates}
+        years = {f"{day.year:04}" for day in self.dates}
         for value in self.fields.values():
-            if (day := day_of(value)) is not None:
-                found.add(f"{day.year:04}")
-        return found
+            day = day_of(value)
+            if day is not None:
+                years.add(f"{day.year:04}")
+        return years
 
     def value_at(self, descriptor: str) -> Any:
         """Return the value of a source, or ABSENT."""
@@ -100,20 +106,26 @@ class SeenInput:
 
     def places(self, text: str, *, derived: bool = True) -> list[str]:
         """Return the sources that have a value, each of which evaluates to it; with `derived`, dates near it too."""
-        if not text or len(text) > MAX_VALUE or not (self._text or self.fields):
+        if not text or len(text) > INPUT_LIMITS.value or not (self._text or self.fields):
             return []
-        found = [f"xf|{name}" for name, value in self.fields.items() if "|" not in name and canon(value) == text]
-        found += self._between(text)
-        if derived and not found:
-            found += self._derived(text)
-        return [descriptor for descriptor in dict.fromkeys(found) if self.agrees(descriptor, text)]
+        sources = []
+        for name, value in self.fields.items():
+            if "|" not in name and canon(value) == text:
+                sources.append(f"xf|{name}")
+        sources += self._between(text)
+        if derived and not sources:
+            sources += self._derived(text)
+        return [descriptor for descriptor in dict.fromkeys(sources) if self.agrees(descriptor, text)]
 
     def digests(self, descriptors: Iterable[str]) -> SeenDigests:
         """Return what may be kept on disk of the input: digests of the values at known places."""
-        kept = [*descriptors, *(f"xf|{name}" for name in self.fields if "|" not in name)]
-        values = {each: self.value_at(each) for each in dict.fromkeys(kept)}
-        known = {each: value_digest(each, canon(value)) for each, value in values.items() if value is not ABSENT}
-        return SeenDigests(known)
+        fields = [f"xf|{name}" for name in self.fields if "|" not in name]
+        digests = {}
+        for descriptor in dict.fromkeys([*descriptors, *fields]):
+            value = self.value_at(descriptor)
+            if value is not ABSENT:
+                digests[descriptor] = value_digest(descriptor, canon(value))
+        return SeenDigests(digests)
 
     # --- reading ---
 
@@ -133,54 +145,65 @@ class SeenInput:
 
     def _slot(self, left: str, right: str) -> Any:
         """Return the value between two words; ABSENT if there are several: the words tell none of them."""
-        needle, pattern = _slot_pattern(left, right)
-        found: Any = ABSENT
-        position = self._text.find(needle)
-        for _ in range(MAX_TRIES):
+        place = _between_words(left, right)
+        value: Any = ABSENT
+        position = self._text.find(place.needle)
+        for _ in range(INPUT_LIMITS.tries):
             if position < 0:
-                return found
-            begin = max(0, position - _AROUND)
-            for match in pattern.finditer(self._text, begin, position + len(needle) + _AROUND + MAX_VALUE):
+                return value
+            begin = max(0, position - INPUT_LIMITS.around)
+            end = position + len(place.needle) + INPUT_LIMITS.around + INPUT_LIMITS.value
+            for match in place.pattern.finditer(self._text, begin, end):
                 if match.start(1) <= position < match.end(1):
-                    if found not in (ABSENT, match[2]):
+                    if value not in (ABSENT, match[2]):
                         return ABSENT
-                    found = match[2]
-            position = self._text.find(needle, position + 1)
+                    value = match[2]
+            position = self._text.find(place.needle, position + 1)
         return ABSENT
 
     def _between(self, text: str) -> list[str]:
         """Return the places of a value between two words."""
-        found, start = list[str](), -1
-        for _ in range(MAX_PLACES):
+        sources: list[str] = []
+        start = -1
+        for _ in range(INPUT_LIMITS.places):
             start = self._text.find(text, start + 1)
             if start < 0:
                 break
             end = start + len(text)
             if _is_whole(self._text, start, end):
-                found += self._around(start, end)
-        return found
+                sources += self._around(start, end)
+        return sources
 
     def _around(self, start: int, end: int) -> list[str]:
-        before = _words_of(self._text[max(0, start - _AROUND) : start].rsplit("\n", 1)[-1])
-        after = _words_of(self._text[end : end + _AROUND].split("\n", 1)[0])[:1]
+        around = INPUT_LIMITS.around
+        before = _words_of(self._text[max(0, start - around) : start].rsplit("\n", 1)[-1])
+        after = _words_of(self._text[end : end + around].split("\n", 1)[0])
         right = after[0] if after else END
         # Marks alone tell no place: `= "` stands before each attribute of a tag.
-        nearest = max((index for index, word in enumerate(before) if is_word(word)), default=-1)
-        if nearest < 0 or len(before) - nearest > MAX_MARKS:
+        nearest = -1
+        for index, word in enumerate(before):
+            if is_word(word):
+                nearest = index
+        if nearest < 0 or len(before) - nearest > INPUT_LIMITS.marks or "|" in right:
             return []
-        lefts = [before[nearest:]]
+        lefts = [" ".join(before[nearest:])]
         if nearest > 0 and is_word(before[nearest - 1]):
-            lefts.append(before[nearest - 1 :])
-        joined = [" ".join(left) for left in lefts]
-        return [f"pa|{left}|{right}" for left in joined if "|" not in left and "|" not in right]
+            lefts.append(" ".join(before[nearest - 1 :]))
+        return [f"pa|{left}|{right}" for left in lefts if "|" not in left]
 
     def _derived(self, text: str) -> list[str]:
         """Return the dates that a date may be derived from."""
-        sources = [(f"pd|{index}", known) for index, known in enumerate(self.dates)]
+        days = {f"pd|{index}": day for index, day in enumerate(self.dates)}
         for name, value in self.fields.items():
-            if "|" not in name and (known := day_of(value)) is not None:
-                sources.append((f"xd|{name}", known))
-        return [f"{source}|{found}" for source, known in sources if (found := from_date(text, known))]
+            day = day_of(value)
+            if day is not None and "|" not in name:
+                days[f"xd|{name}"] = day
+        sources = []
+        for source, day in days.items():
+            distance = from_date(text, day)
+            if distance:
+                sources.append(f"{source}|{distance}")
+        return sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +271,11 @@ def _read_input(system: str, context: tuple[tuple[str, Primitive], ...], complet
 
 
 def _fields_of(context: Mapping[str, Primitive]) -> dict[str, Primitive]:
-    kept = list(context.items())[:MAX_FIELDS]
-    return {name: value for name, value in kept if not isinstance(value, str) or 0 < len(value) <= MAX_FIELD}
+    fields = {}
+    for name, value in list(context.items())[: INPUT_LIMITS.fields]:
+        if not isinstance(value, str) or 0 < len(value) <= INPUT_LIMITS.field_chars:
+            fields[name] = value
+    return fields
 
 
 def _words_of(text: str) -> list[str]:
@@ -258,36 +284,56 @@ def _words_of(text: str) -> list[str]:
     return [text[start:end] for start, end in zip(read.starts, read.ends, strict=True)]
 
 
+class BetweenWords(NamedTuple):
+    """A place in a prompt.
+
+    Attributes:
+        needle: the longest word before the value: it is searched first.
+        pattern: its groups are the words before the value, and the value.
+    """
+
+    needle: str
+    pattern: re.Pattern[str]
+
+
 @cached()
-def _slot_pattern(left: str, right: str) -> tuple[str, re.Pattern[str]]:
-    """Return the longest word of `left`, and a pattern whose groups are `left` and the value behind it."""
+def _between_words(left: str, right: str) -> BetweenWords:
     words = left.split(" ")
     before = r"[^\S\n]*".join(map(re.escape, words))
-    begin = (r"(?<!\w)" if left[0].isalnum() else "") + f"({before})" + (r"(?!\w)" if left[-1].isalnum() else "")
+    no_word_before = r"(?<!\w)" if left[0].isalnum() else ""
+    no_word_after = r"(?!\w)" if left[-1].isalnum() else ""
     if right == END:
         stop = r"[^\S\n]*(?:\n|\Z)"
     else:
-        goes_on = r"(?!\w)" if right[-1].isalnum() or right in _WITHIN else ""
+        may_stand_within_a_value = right in ".,:-/@'"
+        goes_on = r"(?!\w)" if right[-1].isalnum() or may_stand_within_a_value else ""
         stop = r"[^\S\n]*" + re.escape(right) + goes_on
-    value = rf"[^\S\n]*(\S(?:[^\n]{{0,{MAX_VALUE - 2}}}?\S)??)(?={stop})"
-    return max(words, key=len), re.compile(begin + value)
+    value = rf"[^\S\n]*(\S(?:[^\n]{{0,{INPUT_LIMITS.value - 2}}}?\S)??)(?={stop})"
+    pattern = re.compile(f"{no_word_before}({before}){no_word_after}{value}")
+    return BetweenWords(max(words, key=len), pattern)
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
     """Return True if no word goes on at either end of a span."""
-    cut_before = start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_") and text[start].isalnum()
-    cut_after = end < len(text) and (text[end].isalnum() or text[end] == "_") and text[end - 1].isalnum()
+    cut_before = start > 0 and _in_word(text[start - 1]) and text[start].isalnum()
+    cut_after = end < len(text) and _in_word(text[end]) and text[end - 1].isalnum()
     return not cut_before and not cut_after
+
+
+def _in_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 def from_date(text: str, known: date) -> str:
     """Return how a written date follows from another, as ``DAYS|TIME``; "" if it does not."""
-    match = _WRITTEN.match(text)
-    day = day_of(text) if match is not None else None
+    # With no time of day, or the first or last minute of it: any other moment is not the date's.
+    time = r"(?:[T ](?:00:00|23:59)(?::(?:00|59))?(?:\.0+)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    match = re.match(rf"(\d{{4}}-\d\d-\d\d)({time})$", text)
+    day = day_of(text)
     if match is None or day is None:
         return ""
     days = (day - known).days
-    return f"{days}|{match[2]}" if abs(days) <= MAX_DAYS else ""
+    return f"{days}|{match[2]}" if abs(days) <= INPUT_LIMITS.days else ""
 
 
 def later(day: date, days: str, written: str) -> str:
@@ -297,7 +343,7 @@ def later(day: date, days: str, written: str) -> str:
 
 def day_of(value: Any) -> date | None:
     """Return the day of a date or a time in ISO's format."""
-    if not isinstance(value, str) or not _ISO.match(value):
+    if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
         return None
     try:
         return date.fromisoformat(value[:10])
@@ -305,24 +351,50 @@ def day_of(value: Any) -> date | None:
         return None
 
 
+class DatePattern(NamedTuple):
+    """A way to write a date, with the groups of its year, month and day."""
+
+    pattern: re.Pattern[str]
+    year: int
+    month: int
+    day: int
+
+
+@cache
+def _date_patterns() -> tuple[DatePattern, ...]:
+    month = "|".join(sorted(MONTHS, key=len, reverse=True))
+    iso = r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)"
+    month_first = rf"\b({month})\.?\s+(\d\d?)(?:st|nd|rd|th)?,?\s+(\d{{4}})\b"
+    day_first = rf"\b(\d\d?)(?:st|nd|rd|th|\.)?\s+(?:of\s+)?({month})\.?,?\s+(\d{{4}})\b"
+    return (
+        DatePattern(re.compile(iso), year=1, month=2, day=3),
+        DatePattern(re.compile(month_first), year=3, month=1, day=2),
+        DatePattern(re.compile(day_first), year=3, month=2, day=1),
+    )
+
+
 def full_dates(text: str) -> list[date]:
     """Return the first different dates of a text, in order. Only what stands near a year is read closely."""
-    found: dict[date, None] = {}
+    dates: dict[date, None] = {}
     position = text.find("20")
-    while position >= 0 and len(found) < MAX_DATES:
+    while position >= 0 and len(dates) < INPUT_LIMITS.dates:
         if text[position : position + 4].isdigit() and not text[position - 1 : position].isalnum():
-            window, at = text[max(0, position - 24) : position + 11].lower(), min(position, 24)
-            for pattern, order in ((_ISO, (1, 2, 3)), (_NAMED, (3, 1, 2)), (_DAY_FIRST, (3, 2, 1))):
-                match = next((each for each in pattern.finditer(window) if each.start(order[0]) == at), None)
-                day = None if match is None else _date_of(*(match[part] for part in order))
+            window = text[max(0, position - 24) : position + 11].lower()
+            for written in _date_patterns():
+                day = _date_at(window, min(position, 24), written)
                 if day is not None:
-                    found[day] = None
+                    dates[day] = None
         position = text.find("20", position + 2)
-    return list(found)
+    return list(dates)
 
 
-def _date_of(year: str, month: str, day: str) -> date | None:
-    try:
-        return date(int(year), MONTHS[month] if month in MONTHS else int(month), int(day))
-    except ValueError:
-        return None
+def _date_at(window: str, year_at: int, written: DatePattern) -> date | None:
+    """Return the date whose year begins at a place of a text, if there is one and it exists."""
+    for match in written.pattern.finditer(window):
+        if match.start(written.year) == year_at:
+            month = match[written.month]
+            try:
+                return date(int(match[written.year]), MONTHS.get(month) or int(month), int(match[written.day]))
+            except ValueError:
+                return None
+    return None

@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.base.errors import GraphFileError
-
-MOST: Final = 2.0**53
-"""Counts and times below it are whole in floating point."""
-_TEXT_OR_NONE: Final = (str, type(None))
-_NUMBER: Final = (int, float)
-_SCORE: Final = (int, float, type(None))
-_RUN: Final = ((int,), _SCORE, _TEXT_OR_NONE, _TEXT_OR_NONE, _TEXT_OR_NONE, _NUMBER, _NUMBER)
-_CASE: Final = ((str,), _TEXT_OR_NONE, (dict,), (dict,), (str,))
-_CALL: Final = ((str,), (str,), (str,), _TEXT_OR_NONE, (int,))
 
 
 def check_counts(rows: Mapping[str, Any], width: int) -> None:
@@ -39,10 +30,11 @@ def check_contributors(rows: Mapping[str, Any]) -> None:
 
 
 def check_numbers(numbers: Iterable[Any]) -> None:
-    """Check that all are finite and below `MOST`."""
+    """Check that all are finite and below 2^53, where counts and times are whole in floating point."""
     values = list(numbers)
     check_types(values, int, float)
-    _refuse_unless(all(map(MOST.__gt__, map(abs, values))))  # False of NaN
+    most = 2.0**53
+    _refuse_unless(all(map(most.__gt__, map(abs, values))))  # False of NaN; a snapshot has millions of numbers
 
 
 def check_types(values: Iterable[Any], *kinds: type) -> None:
@@ -60,21 +52,40 @@ def check_entries(entries: Mapping[str, Any]) -> None:
 def check_runs(runs: Mapping[str, Any]) -> None:
     """Check the entries of `ToolGraph.runs`."""
     check_types(runs, str)
-    check_records(runs.values(), _RUN)
-    check_numbers(value for run in runs.values() for value in run if isinstance(value, (int, float)))
+    text_or_none, number = (str, type(None)), (int, float)
+    shortcuts, score = (int,), (int, float, type(None))
+    comment = owner = author = text_or_none
+    weight = when = number
+    check_records(runs.values(), (shortcuts, score, comment, owner, author, weight, when))
+    numbers = []
+    for run in runs.values():
+        numbers += [value for value in run if isinstance(value, (int, float))]
+    check_numbers(numbers)
 
 
 def check_cases(cases: Mapping[str, Any]) -> None:
     """Check the requests of `CaseIndex.cases`."""
     check_types(cases, str)
-    check_records(cases.values(), _CASE)
-    calls = [case[2] for case in cases.values()]
-    check_types(chain.from_iterable(calls), int)
-    check_types(chain.from_iterable(case[3] for case in cases.values()), int)
-    made = list(chain.from_iterable(map(dict.values, calls)))
-    check_records(made, _CALL)
-    for _, args, _, sources, _ in made:
-        _refuse_unless(args[:1] + args[-1:] == "{}" and (sources is None or sources[:1] + sources[-1:] == "{}"))
+    text, text_or_none = (str,), (str, type(None))
+    user = text_or_none
+    calls = answers = (dict,)
+    asked = text
+    check_records(cases.values(), (text, user, calls, answers, asked))
+    made: list[list[Any]] = []
+    for _, _, calls_of_case, answers_of_case, _ in cases.values():
+        check_types(calls_of_case, int)
+        check_types(answers_of_case, int)
+        made += calls_of_case.values()
+    tool = args = status = text
+    sources, further = text_or_none, (int,)
+    check_records(made, (tool, args, status, sources, further))
+    for _, args_json, _, sources_json, _ in made:
+        _refuse_unless(_is_object(args_json) and (sources_json is None or _is_object(sources_json)))
+
+
+def _is_object(text: str) -> bool:
+    """Return True if a text may be a JSON object."""
+    return text[:1] + text[-1:] == "{}"
 
 
 def _cells(rows: Mapping[str, Any]) -> list[Any]:

@@ -17,8 +17,8 @@ A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value,
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.seen_input import END, day_of, from_date, from_input, full_dates, later
@@ -27,22 +27,19 @@ from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
 from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
 from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
 
-_MAX_OUTPUTS: Final = 8
-MAX_NEAR: Final = 8
-"""Dates from which another may be derived."""
-_DERIVED: Final = ("td|", "od|")
-_ISO: Final = re.compile(r"\d{4}-\d\d-\d\d")
+MAX_OUTPUTS: Final = 8
+"""Latest outputs in which values are looked for."""
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in this run, or ABSENT. The value is not cast to the parameter's type."""
-    kind, first, rest = _parsed(descriptor)
+    kind, tool, rest = _parsed(descriptor)
     if kind[0] in "px":
         return state.seen.value_at(descriptor)
     if kind in ("td", "od"):
         return _date_from(descriptor, state)
     if kind == "i":
-        return state.inputs.get((first, rest), ABSENT)
+        return state.inputs.get((tool, rest), ABSENT)
     if kind[0] == "u":
         for text in (state.user, *state.past_users):
             if text.words:
@@ -50,25 +47,39 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
                 if value is not ABSENT:
                     return value
         return ABSENT
-    seen = state.latest_output(first)
+    seen = state.latest_output(tool)
     if seen is None:
         return ABSENT
-    return seen.scalars.get(rest, ABSENT) if kind == "o" else _list_value(rest, seen.lists, state.used.get(slot, ()))
+    if kind == "o":
+        return seen.scalars.get(rest, ABSENT)
+    return _list_value(rest, seen.lists, state.used.get(slot, ()))
+
+
+class Descriptor(NamedTuple):
+    """The parts of a descriptor; the tool is "" where none is named."""
+
+    kind: str
+    tool: str
+    rest: str
 
 
 @cached(mebibytes=4)
-def _parsed(descriptor: str) -> tuple[str, str, str]:
-    """Split a descriptor into its kind, its tool and the rest."""
+def _parsed(descriptor: str) -> Descriptor:
     kind, _, rest = descriptor.partition("|")
     if kind[0] == "u":
-        return kind, "", rest
-    tool, _, rest = rest.rpartition("|") if kind == "i" else rest.partition("|")
-    return kind, tool, rest
+        return Descriptor(kind, "", rest)
+    if kind == "i":  # the name of a parameter has no "|", that of a tool may
+        tool, _, parameter = rest.rpartition("|")
+        return Descriptor(kind, tool, parameter)
+    tool, _, path = rest.partition("|")
+    return Descriptor(kind, tool, path)
 
 
 def is_derived(descriptor: str) -> bool:
     """Return True for a date so many days before or after another date of the run."""
-    return descriptor.startswith((*_DERIVED, "pd|", "xd|")) and descriptor.rsplit("|", 2)[1] != "0"
+    if not descriptor.startswith(("td|", "od|", "pd|", "xd|")):
+        return False
+    return descriptor.rsplit("|", 2)[1] != "0"
 
 
 def _date_from(descriptor: str, state: RunState) -> Any:
@@ -77,11 +88,13 @@ def _date_from(descriptor: str, state: RunState) -> Any:
     day = None
     if kind == "td":
         dates = full_dates(state.user.raw)
-        day = dates[int(source)] if int(source) < len(dates) else None
+        if int(source) < len(dates):
+            day = dates[int(source)]
     else:
         tool, _, path = source.partition("|")
         seen = state.latest_output(tool)
-        day = None if seen is None else day_of(seen.scalars.get(path))
+        if seen is not None:
+            day = day_of(seen.scalars.get(path))
     return ABSENT if day is None else later(day, days, written)
 
 
@@ -98,14 +111,21 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
     if not values:
         return ABSENT
     if how == "next":
-        return next((v for v in values if canon(v) not in used), ABSENT)
-    left = list(dict.fromkeys(v for v in values if isinstance(v, (str, int, float)) and canon(v) not in used))
-    return left if len(left) > 1 else ABSENT
+        for value in values:
+            if canon(value) not in used:
+                return value
+        return ABSENT
+    left: dict[Any, None] = {}
+    for value in values:
+        if isinstance(value, (str, int, float)) and canon(value) not in used:
+            left[value] = None
+    return list(left) if len(left) > 1 else ABSENT
 
 
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     if kind == "s":
-        return next((v for v in text.shapes.get(rest, ()) if not used or v not in used), ABSENT)
+        unused = _first_unused(text.shapes.get(rest, ()), used)
+        return ABSENT if unused is None else unused
     return _placed(kind, rest, text.raw)
 
 
@@ -142,49 +162,58 @@ def _date_in(template: str, text: Text) -> Any:
 def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     """Return the descriptors of an argument's value in this run; each evaluates to it."""
     text = canon(value)
-    # An earlier text may have another value at the same place, and a list the value as another type.
-    return [
-        source
-        for source in _found(value, state, slot)
-        if from_input(source) or canon(evaluate(source, state, slot)) == text
-    ]
+    sources = []
+    for source in _candidates(value, state, slot):
+        # An earlier text may have another value at the same place, and a list the value as another type.
+        if from_input(source) or canon(evaluate(source, state, slot)) == text:
+            sources.append(source)
+    return sources
 
 
-def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
+def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     if isinstance(value, (list, dict, bool)) or value is None:
         return []
     text = canon(value)
     if not text or len(text) > MAX_VALUE_CHARS:
         return []
-    found = [f"i|{t}|{p}" for (t, p), given in state.input_texts.items() if given == text and _plain(t, p)]
-    found += _in_outputs(text, state, slot)
+    sources = []
+    for (tool, parameter), given in state.input_texts.items():
+        if given == text and _plain(tool, parameter):
+            sources.append(f"i|{tool}|{parameter}")
+    sources += _in_outputs(text, state, slot)
     used = state.used.get(slot)
-    for source in (state.user, *state.past_users):
-        spots = _in_text(text, source, used)
+    for said in (state.user, *state.past_users):
+        spots = _in_text(text, said, used)
         if spots:
-            found += [f"u{spot}" for spot in spots]
+            sources += [f"u{spot}" for spot in spots]
             break
-    places = state.seen.places(text, derived=not found)
-    if not found and not places and _ISO.match(text):
+    places = state.seen.places(text, derived=not sources)
+    if not sources and not places and _is_iso(text):
         return _near_dates(text, state)
-    return found + places
+    return sources + places
+
+
+def _is_iso(text: str) -> bool:
+    return re.match(r"\d{4}-\d\d-\d\d", text) is not None
 
 
 def _near_dates(text: str, state: RunState) -> list[str]:
     """Return the dates of the user's text and of outputs from which a date may be derived."""
-    found = []
+    sources = []
     for index, day in enumerate(full_dates(state.user.raw)):
-        if how := from_date(text, day):
-            found.append(f"td|{index}|{how}")
-    for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
+        distance = from_date(text, day)
+        if distance:
+            sources.append(f"td|{index}|{distance}")
+    for tool in list(state.outputs)[-MAX_OUTPUTS:]:
         seen = state.latest_output(tool)
         if seen is None or not _plain(tool):
             continue
         for path, value in seen.scalars.items():
             known = day_of(value) if _plain(path) else None
-            if known is not None and (how := from_date(text, known)):
-                found.append(f"od|{tool}|{path}|{how}")
-    return found[:MAX_NEAR]
+            distance = "" if known is None else from_date(text, known)
+            if distance:
+                sources.append(f"od|{tool}|{path}|{distance}")
+    return sources[:8]
 
 
 def _plain(*names: str) -> bool:
@@ -192,54 +221,74 @@ def _plain(*names: str) -> bool:
 
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
-    found: list[str] = []
+    sources: list[str] = []
     used = state.used.get(slot, frozenset())
-    for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
+    for tool in list(state.outputs)[-MAX_OUTPUTS:]:
         seen = state.latest_output(tool)
         if seen is None or not _plain(tool):
             continue
-        found += [f"o|{tool}|{path}" for path, v in seen.scalars.items() if canon(v) == text]
+        sources += [f"o|{tool}|{path}" for path, scalar in seen.scalars.items() if canon(scalar) == text]
         for path, values in seen.lists.items():
-            if _plain(path) and _first_unused([canon(v) for v in values], used) == text:
-                found.append(f"l|{tool}|{path}|next")
-    return found
+            if _plain(path) and _first_unused([canon(value) for value in values], used) == text:
+                sources.append(f"l|{tool}|{path}|next")
+    return sources
 
 
-def _first_unused(values: list[str] | tuple[str, ...], used: frozenset[str] | None) -> str | None:
-    return next((v for v in values if not used or v not in used), None)
+def _first_unused(values: Sequence[str], used: frozenset[str] | None) -> str | None:
+    for value in values:
+        if not used or value not in used:
+            return value
+    return None
 
 
 def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
-    # descriptors without their first letter
+    """Return the places of a value in a user's text, as descriptors without their first letter."""
     if not text.words:
         return []
     span = text.find(value)
     if span is None:
-        is_date = _ISO.match(value) and "|" not in value
-        template = f"{value[:5]}%s{value[10:]}"
-        return [f"d|{template}"] if is_date and _date_in(template, text) == value else []
-    return _places(text, *span, used) if text.span(*span) == value else []
+        if _is_iso(value) and "|" not in value:
+            template = f"{value[:5]}%s{value[10:]}"
+            if _date_in(template, text) == value:
+                return [f"d|{template}"]
+        return []
+    if text.span(*span) != value:
+        return []
+    return _places(text, *span, used)
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
-    found: list[str] = []
+    spots: list[str] = []
     if all(map(is_word, text.words[first : last + 1])):
-        reach = [extent for extent, span in extents(text.raw, first).items() if span == (first, last)]
-        ends: list[str] = [*reach] or [f"{UNTIL}{right_of(text, last)}"]
-        found = [f"a|{left}|{end}" for left in _lefts(text, first) for end in ends]
-        start = name_start(text, first)
-        if start < first and extents(text.raw, start).get("last") == (first, last):
-            found += [f"a|{left}|last" for left in _lefts(text, start)]
+        spots = _after_words(text, first, last)
     value = text.span(first, last)
-    if first == last and (shape := shape_of(value)) and _first_unused(text.shapes[shape], used):
-        found.append(f"s|{shape}")
-    return [spot for spot in found if _from_text(spot[0], spot[2:], text, used) == value]
+    if first == last:
+        shape = shape_of(value)
+        if shape and _first_unused(text.shapes[shape], used):
+            spots.append(f"s|{shape}")
+    return [spot for spot in spots if _from_text(spot[0], spot[2:], text, used) == value]
+
+
+def _after_words(text: Text, first: int, last: int) -> list[str]:
+    """Return the places of a span by the words before it and its extent."""
+    ends: list[str] = [extent for extent, span in extents(text.raw, first).items() if span == (first, last)]
+    if not ends:
+        ends = [f"{UNTIL}{right_of(text, last)}"]
+    spots = []
+    for left in _lefts(text, first):
+        spots += [f"a|{left}|{end}" for end in ends]
+    start = name_start(text, first)
+    if start < first and extents(text.raw, start).get("last") == (first, last):
+        spots += [f"a|{left}|last" for left in _lefts(text, start)]
+    return spots
 
 
 def _lefts(text: Text, first: int) -> list[str]:
     """Return the word before a span, and the two words before it."""
     words = text.words
-    lefts = [f"{words[first - 2]} {words[first - 1]}"] if first > 1 else []
+    lefts = []
+    if first > 1:
+        lefts.append(f"{words[first - 2]} {words[first - 1]}")
     if first == 1 or (first > 1 and is_word(words[first - 1])):
         lefts.append(words[first - 1])
     return [left for left in lefts if _plain(left)]
@@ -247,19 +296,18 @@ def _lefts(text: Text, first: int) -> list[str]:
 
 # --- words for them ---
 
-_IN_WORDS: Final = {
-    "c": "its most frequent value",
-    "cp": "its most frequent value at this point",
-    "n": "the nearest past request, its values replaced by this request's",
-    "w": "the call that followed the same calls before",
-    "env": "the environment adapter",
-    "goal": "the user's goal",
-}
-
 
 def describe(descriptor: str) -> str:
-    if descriptor in _IN_WORDS:
-        return _IN_WORDS[descriptor]
+    without_place = {
+        "c": "its most frequent value",
+        "cp": "its most frequent value at this point",
+        "n": "the nearest past request, its values replaced by this request's",
+        "w": "the call that followed the same calls before",
+        "env": "the environment adapter",
+        "goal": "the user's goal",
+    }
+    if descriptor in without_place:
+        return without_place[descriptor]
     kind, _, rest = descriptor.partition("|")
     if kind == "i":
         tool, _, parameter = rest.rpartition("|")
@@ -271,29 +319,27 @@ def describe(descriptor: str) -> str:
         tool, path, how = rest.split("|")
         which = "the next unused element" if how == "next" else "for each call one unused element"
         return f"{which} of {path} in the output of {tool}"
-    if from_input(descriptor) or descriptor.startswith(_DERIVED):
+    if from_input(descriptor) or descriptor.startswith(("td|", "od|")):
         return _describe_input(kind, rest)
-    left, _, extent = rest.rpartition("|")
-    return {
-        "ua": f"{_describe_extent(extent)} after “{left}” in the user's words",
-        "ud": "the date in the user's words",
-        "us": f"the next token of the form {rest} in the user's words",
-    }[kind]
-
-
-_EXTENTS: Final = {
-    "first": "the first word of the name",
-    "last": "the last word of the name",
-    "name": "the name",
-    "joined": "the whole name",
-    "numbered": "the name and the numbers",
-    "token": "the number",
-}
+    if kind == "ua":
+        left, _, extent = rest.rpartition("|")
+        return f"{_describe_extent(extent)} after “{left}” in the user's words"
+    if kind == "ud":
+        return "the date in the user's words"
+    return f"the next token of the form {rest} in the user's words"
 
 
 def _describe_extent(extent: str) -> str:
-    if extent in _EXTENTS:
-        return _EXTENTS[extent]
+    in_words = {
+        "first": "the first word of the name",
+        "last": "the last word of the name",
+        "name": "the name",
+        "joined": "the whole name",
+        "numbered": "the name and the numbers",
+        "token": "the number",
+    }
+    if extent in in_words:
+        return in_words[extent]
     right = extent[len(UNTIL) :]
     ends = {".": "a mark or the end", "#": "a number"}.get(right, f"“{right}”")
     return f"the words before {ends}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.graph.records import ReadEvent, as_it_is
@@ -23,13 +23,6 @@ CUT: Final = "<cut>"
 USER: Final = "<user>"
 WORDS: Final = "<words>"
 PARALLEL: Final = "<parallel>"
-NO_TEXT: Final = read_text("")
-MAX_PAST_TEXTS: Final = 4
-MAX_ASKED: Final = 2000
-"""Characters of the assistant's words that are kept, from the end."""
-MAX_THREADS: Final = 128
-"""Threads of which a state is kept; those that were read least lately leave."""
-WINDOW_LENGTHS: Final = (0, 1, 2, 3, 5)
 SEPARATOR: Final = "\x1f"
 
 
@@ -50,13 +43,18 @@ class RunState:
         media: digests of the pictures and files in the user's messages of the episode, one per message that has any.
         seen: prompt and context of the model call that comes next.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
+        max_past_texts: user messages before the latest that are kept.
+        max_asked: characters of the assistant's words that are kept, from the end.
     """
+
+    max_past_texts: ClassVar[int] = 4
+    max_asked: ClassVar[int] = 2_000
 
     def __init__(self, *, cut: bool = False) -> None:
         self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
         self.steps: list[ExecutedCall] = []
-        self.user: Text = NO_TEXT
+        self.user: Text = read_text("")
         self.user_key = ""
         self.past_users: list[Text] = []
         self.asked = ""
@@ -81,7 +79,8 @@ class RunState:
         """Return a state that may go on by itself. Outputs are read once for all copies."""
         other = RunState.__new__(RunState)
         for name, value in vars(self).items():
-            setattr(other, name, value.copy() if isinstance(value, (list, dict, set)) else value)
+            own = value.copy() if isinstance(value, (list, dict, set)) else value
+            setattr(other, name, own)
         other._observations, other._output_texts = self._observations, self._output_texts
         return other
 
@@ -103,7 +102,7 @@ class RunState:
             self.thought = event.text
         if not event.steps:
             self.symbols.append(WORDS)
-            self._words = event.text[-MAX_ASKED:]
+            self._words = event.text[-self.max_asked :]
         else:
             self._words = ""
             for step in event.steps:
@@ -111,7 +110,7 @@ class RunState:
 
     def _push_user(self, message: UserMessage) -> None:
         if self.user.raw:
-            self.past_users = [self.user, *self.past_users[: MAX_PAST_TEXTS - 1]]
+            self.past_users = [self.user, *self.past_users[: self.max_past_texts - 1]]
         if self.symbols != [START]:
             self.symbols.append(USER)
         if message.episode != self.episode or not message.episode:
@@ -124,7 +123,7 @@ class RunState:
         self.user = read_text(message.text)
         self.user_key = message.key
         self.asked = self._words
-        self._words = f"{self._words}\n{message.text}".strip()[-MAX_ASKED:]
+        self._words = f"{self._words}\n{message.text}".strip()[-self.max_asked :]
         self.thought = ""
         self.since_user = []
 
@@ -142,19 +141,21 @@ class RunState:
                 continue
             slot, text = (step.tool, name), canon(value)
             self.inputs[slot], self.input_texts[slot] = value, text
-            first = {canon(value[0])} if isinstance(value, list) and len(value) == 1 else frozenset()
-            self.used[slot] = self.used.get(slot, frozenset()) | first | {text}
+            used = {text}
+            if isinstance(value, list) and len(value) == 1:
+                used.add(canon(value[0]))
+            self.used[slot] = self.used.get(slot, frozenset()) | used
         if ok and step.output is not None:
             self.outputs[step.tool] = index
 
     def observation(self, index: int) -> Observation:
         """Return the addressed output of call `index`, read at the first use."""
         step = self.steps[index]
-        read, found = self._observations.get(index, (None, None))
-        if found is None or read is not step:  # of a copy that went another way
-            found = flatten(step.output)
-            self._observations[index] = step, found
-        return found
+        read, observation = self._observations.get(index, (None, None))
+        if observation is None or read is not step:  # of a copy that went another way
+            observation = flatten(step.output)
+            self._observations[index] = step, observation
+        return observation
 
     def output_text(self, index: int) -> str:
         """Return all values in the output of call `index` as lines in lower case, read at the first use."""
@@ -175,7 +176,13 @@ class RunState:
 
 
 class Folds:
-    """The states of threads up to their latest model turn, folded once: later readings of a thread begin with them."""
+    """The states of threads up to their latest model turn, folded once: later readings of a thread begin with them.
+
+    Attributes:
+        max_threads: threads of which a state is kept; those that were read least lately leave.
+    """
+
+    max_threads: ClassVar[int] = 128
 
     def __init__(self) -> None:
         self._kept: dict[str | None, tuple[tuple[UserMessage | Turn, ...], RunState]] = {}
@@ -194,7 +201,7 @@ class Folds:
             thread = run.thread_id or run.scope
             self._kept.pop(thread, None)
             self._kept[thread] = run.events[:count], state.copy()
-            if len(self._kept) > MAX_THREADS:
+            if len(self._kept) > self.max_threads:
                 del self._kept[next(iter(self._kept))]
 
     def of(self, run: Run, read: ReadEvent = as_it_is) -> RunState:
@@ -213,14 +220,18 @@ class Folds:
 
 
 def latest_turn(run: Run) -> int:
-    return next((i for i in range(len(run.events) - 1, 0, -1) if isinstance(run.events[i], Turn)), 0)
+    """Return the place of the latest model turn among a run's events; 0 if there is none."""
+    for index in range(len(run.events) - 1, 0, -1):
+        if isinstance(run.events[index], Turn):
+            return index
+    return 0
 
 
 def windows(state: RunState) -> list[str]:
     """Return the context keys of every window length, shortest first."""
     symbols = state.symbols
     keys = []
-    for length in WINDOW_LENGTHS:
+    for length in (0, 1, 2, 3, 5):
         if length > len(symbols):
             keys.append(f"w*{SEPARATOR}{SEPARATOR.join(symbols)}")
             break

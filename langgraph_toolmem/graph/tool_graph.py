@@ -14,6 +14,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -27,39 +28,83 @@ from langgraph_toolmem.graph.state import slot_key
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
 
-MAX_CONTEXTS: Final = 60_000
-MAX_SLOTS: Final = 20_000
-MAX_SEEN: Final = 2_000_000
-MAX_SOURCES: Final = 32
-MAX_RUNS: Final = 50_000
-MAX_WAITING: Final = 10_000
-"""Events kept for tables that are not registered; the oldest leave."""
-SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT, WHEN = range(7)
-"""Columns of a run (an episode): shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict, how
-much that counts, when it was given."""
 OPEN: Final = "?"
 """Successor of a context whose model turn began and whose end has not been seen."""
-
 TURNS_OPEN: Final = "turns_open"
 """Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
+MAX_SOURCES: Final = 32
+"""Sources kept per slot."""
 
 Handler = Callable[..., object]
 T = TypeVar("T", bound="Table")
 
 
-MAX_SUCCESSORS: Final = 12
-"""Successors kept per context; a new one replaces the rarest."""
-ENOUGH: Final = 3
-"""Contributors of an item that are kept."""
+@dataclass(frozen=True, slots=True)
+class GraphLimits:
+    """How much the evidence graph keeps.
+
+    Attributes:
+        contexts: contexts whose successors are counted.
+        slots: slots whose sources, values and contributors are kept.
+        values: values of a slot.
+        seen: keys of observations.
+        runs: runs with their verdicts.
+        waiting: events kept for tables that are not registered. The oldest leave.
+    """
+
+    contexts: int = 60_000
+    slots: int = 20_000
+    values: int = 12
+    seen: int = 2_000_000
+    runs: int = 50_000
+    waiting: int = 10_000
+
+
+GRAPH_LIMITS: Final = GraphLimits()
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A run (an episode). On disk it is the list of these fields.
+
+    Attributes:
+        shortcuts: shortcuts taken.
+        score: the verdict, 0 to 1, if there is one.
+        comment: the word on it.
+        owner: digest of the user whose run it is, if known.
+        author: digest of the user who gave the verdict, if known.
+        weight: how much the verdict counts, up to 1.
+        when: time of the verdict, in seconds since 1970.
+    """
+
+    shortcuts: int = 0
+    score: float | None = None
+    comment: str | None = None
+    owner: str | None = None
+    author: str | None = None
+    weight: float = 0.0
+    when: float = 0.0
+
+    def to_plain(self) -> list[Any]:
+        return [self.shortcuts, self.score, self.comment, self.owner, self.author, self.weight, self.when]
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> RunRecord:
+        return cls(*plain)
 
 
 class CountTable:
-    """``key -> {item -> [count, …]}`` with a cap on keys (at a tenth more, those with the smallest total leave) and on
-    items per key."""
+    """``key -> {item -> [count, …]}``: a vector of counters for each item.
+
+    Args:
+        max_rows: keys; at a tenth more, those with the smallest total leave.
+        width: counters of an item.
+        max_items: items per key; a new one replaces the rarest.
+    """
 
     __slots__ = ("max_items", "max_rows", "rows", "width")
 
-    def __init__(self, max_rows: int, *, width: int = 1, max_items: int = MAX_SUCCESSORS) -> None:
+    def __init__(self, max_rows: int, *, width: int = 1, max_items: int = 12) -> None:
         self.max_rows, self.width, self.max_items = max_rows, width, max_items
         self.rows: dict[str, dict[str, list[float]]] = {}
 
@@ -69,34 +114,87 @@ class CountTable:
             if len(self.rows) >= self.max_rows * 1.1:
                 self._shrink()
             row = self.rows[key] = {}
-        cell = row.get(item)
-        if cell is None:
+        counters = row.get(item)
+        if counters is None:
             if len(row) >= self.max_items:
-                del row[min(row, key=lambda i: sum(row[i]))]
-            cell = row[item] = [0] * self.width
-        cell[column] += amount
+                del row[_rarest(row)]
+            counters = row[item] = [0] * self.width
+        counters[column] += amount
 
     def row(self, key: str) -> dict[str, list[float]]:
         return self.rows.get(key) or {}
 
     def _shrink(self) -> None:
+        totals = []
+        for age, (key, row) in enumerate(self.rows.items()):
+            totals.append((sum(map(sum, row.values())), age, key))
         excess = len(self.rows) - self.max_rows
-        totals = ((sum(map(sum, row.values())), i, key) for i, (key, row) in enumerate(self.rows.items()))
         for _, _, key in heapq.nsmallest(excess, totals):
             del self.rows[key]
 
+    def to_plain(self) -> dict[str, dict[str, list[float]]]:
+        return self.rows
 
-class ContributorTable:
-    """``key -> item -> contributors``: up to ENOUGH different runs and users each.
+    def load(self, plain: dict[str, dict[str, list[float]]]) -> None:
+        """Replace all rows; raise GraphFileError if they have not the shape of such a table."""
+        shapes.check_counts(plain, self.width)
+        self.rows = plain
+
+
+def _rarest(row: Mapping[str, list[float]]) -> str:
+    def total(item: str) -> float:
+        return sum(row[item])
+
+    return min(row, key=total)
+
+
+@dataclass(slots=True)
+class Contributors:
+    """The runs and users that an item comes from: up to 3 of each.
 
     The smallest digests stay, so that the result does not depend on the order of arrival.
     """
+
+    runs: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+
+    def add(self, run: str, user: str | None) -> None:
+        _note(self.runs, run)
+        if user is not None:
+            _note(self.users, user)
+
+    def lose(self, gone: Forgotten) -> bool:
+        """Delete a user, or runs; return True if any was here."""
+        if gone.user:
+            left = [user for user in self.users if user != gone.user]
+            lost = len(left) < len(self.users)
+            self.users = left
+        else:
+            left = [run for run in self.runs if run not in gone.runs]
+            lost = len(left) < len(self.runs)
+            self.runs = left
+        return lost
+
+    def left(self, gone: Forgotten) -> bool:
+        """Return True if there is a contributor left of the kind that is forgotten."""
+        return bool(self.users if gone.user else self.runs)
+
+
+def _note(seen: list[str], who: str) -> None:
+    if who not in seen:
+        seen.append(who)
+        seen.sort()
+        del seen[3:]
+
+
+class ContributorTable:
+    """``key -> item -> contributors``. On disk an item is ``[runs, users]``."""
 
     __slots__ = ("max_items", "max_rows", "rows")
 
     def __init__(self, max_rows: int, *, max_items: int = 64) -> None:
         self.max_rows, self.max_items = max_rows, max_items
-        self.rows: dict[str, dict[str, list[list[str]]]] = {}
+        self.rows: dict[str, dict[str, Contributors]] = {}
 
     def add(self, key: str, item: str, run: str, user: str | None) -> None:
         row = self.rows.get(key)
@@ -104,82 +202,88 @@ class ContributorTable:
             if len(self.rows) >= self.max_rows:
                 del self.rows[next(iter(self.rows))]
             row = self.rows[key] = {}
-        cell = row.get(item)
-        if cell is None:
+        contributors = row.get(item)
+        if contributors is None:
             if len(row) >= self.max_items:
-                del row[min(row, key=lambda i: len(row[i][0]))]
-            cell = row[item] = [[], []]
-        self._note(cell[0], run)
-        if user is not None:
-            self._note(cell[1], user)
+                del row[_least_supported(row)]
+            contributors = row[item] = Contributors()
+        contributors.add(run, user)
 
-    def runs(self, key: str, item: str) -> list[str]:
-        """Return the runs that contributed an item."""
-        cell = self.rows.get(key, {}).get(item)
-        return [] if cell is None else cell[0]
-
-    def _note(self, seen: list[str], who: str) -> None:
-        if who not in seen:
-            seen.append(who)
-            seen.sort()
-            del seen[ENOUGH:]
+    def of(self, key: str, item: str) -> Contributors | None:
+        """Return the contributors of an item; None if it is unknown."""
+        return self.rows.get(key, {}).get(item)
 
     def forget(self, gone: Forgotten) -> int:
         """Delete a user, or runs, as contributors; return the number of items that lost one."""
         return len(self._lose(gone))
 
     def _lose(self, gone: Forgotten) -> list[tuple[str, str]]:
-        place, names = (1, {gone.user}) if gone.user else (0, gone.runs)
         lost = []
         for key, row in self.rows.items():
-            for item in list(row):
-                seen = row[item][place]
-                left = [who for who in seen if who not in names]
-                if len(left) < len(seen):
+            for item, contributors in list(row.items()):
+                if contributors.lose(gone):
                     lost.append((key, item))
-                    seen[:] = left
-                    if not left:
+                    if not contributors.left(gone):
                         del row[item]
         return lost
 
-    def forget_items(
-        self, gone: Forgotten, table: CountTable, *, counted: Callable[[str], bool] = lambda _: True
-    ) -> int:
+    def forget_items(self, gone: Forgotten, table: CountTable, *, counted: Callable[[str], bool] | None = None) -> int:
         """Delete contributors as `forget` does, and the items of `table` that have none left.
 
-        `counted`: True for items that have contributors. In a full row, where some had to leave, such an item without
-        one may be anybody's: it is deleted as well and counts as removed.
+        `counted`: True for items that have contributors; all have by default. In a full row, where some had to leave,
+        such an item without one may be anybody's: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
-        before = self._lose(gone)
-        removed = len(before)
-        out = {(key, item) for key, item in before if item not in self.rows.get(key, {})}
-        for narrow, row in table.rows.items() if out or full else ():
+        lost = self._lose(gone)
+        out = {(key, item) for key, item in lost if self.of(key, item) is None}
+        removed = len(lost)
+        if not out and not full:
+            return removed
+        for narrow, row in table.rows.items():
             key = narrow.partition("\x1e")[0]
-            known = self.rows.get(key, {})
             for item in list(row):
-                lost = key in full and item not in known and counted(item)
-                if lost or (key, item) in out:
+                has_left = key in full and self.of(key, item) is None and (counted is None or counted(item))
+                if has_left or (key, item) in out:
                     del row[item]
-                    removed += lost
+                    removed += has_left
         return removed
+
+    def to_plain(self) -> dict[str, dict[str, list[list[str]]]]:
+        plain = {}
+        for key, row in self.rows.items():
+            plain[key] = {item: [contributors.runs, contributors.users] for item, contributors in row.items()}
+        return plain
+
+    def load(self, plain: dict[str, dict[str, list[list[str]]]]) -> None:
+        """Replace all rows; raise GraphFileError if they have not the shape of such a table."""
+        shapes.check_contributors(plain)
+        self.rows = {}
+        for key, row in plain.items():
+            self.rows[key] = {item: Contributors(runs, users) for item, (runs, users) in row.items()}
+
+
+def _least_supported(row: Mapping[str, Contributors]) -> str:
+    def runs(item: str) -> int:
+        return len(row[item].runs)
+
+    return min(row, key=runs)
 
 
 class _Parts:
     parts: ClassVar[tuple[str, ...]] = ()
 
     def to_state(self) -> dict[str, Any]:
-        return {name: getattr(part := getattr(self, name), "rows", part) for name in self.parts}
+        state = {}
+        for name in self.parts:
+            part = getattr(self, name)
+            state[name] = part.to_plain() if isinstance(part, (CountTable, ContributorTable)) else part
+        return state
 
     def load(self, state: dict[str, Any]) -> None:
         for name in self.parts:
             part = getattr(self, name)
-            if isinstance(part, CountTable):
-                shapes.check_counts(state[name], part.width)
-                part.rows = state[name]
-            elif isinstance(part, ContributorTable):
-                shapes.check_contributors(state[name])
-                part.rows = state[name]
+            if isinstance(part, (CountTable, ContributorTable)):
+                part.load(state[name])
             else:
                 setattr(self, name, state[name])
 
@@ -191,8 +295,8 @@ def _add(rows: dict[str, dict[str, Any]], tool: str, name: str, amount: float) -
 
 def _check(state: Any, now: Mapping[str, Any], where: str = "") -> None:
     for name, part in now.items():
-        found = state.get(name, _check) if isinstance(state, dict) else _check
-        if found is _check or (isinstance(part, (dict, list, bytes)) and type(found) is not type(part)):
+        is_there = isinstance(state, dict) and name in state
+        if not is_there or (isinstance(part, (dict, list, bytes)) and type(state[name]) is not type(part)):
             raise GraphFileError(f"{where}{name} has not the shape of an evidence graph")
 
 
@@ -221,53 +325,54 @@ class Table(_Parts):
 class ToolGraph(_Parts):
     """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
 
-    What belongs to a table that is not registered is kept: its state as it was read, its events in their order
-    (MAX_WAITING of them), until somebody registers it. At a bound the rows with the least evidence leave (requests,
-    runs, hours and keys: the oldest).
+    What belongs to a table that is not registered is kept until somebody registers it: its state as it was read, and
+    the latest of its events in their order. At a bound the rows with the least evidence leave; of requests, runs, hours
+    and keys the oldest.
     """
 
     parts = (
-        *("tools", "counters", "by_tool", "runs", "successors", "sources", "values"),
+        *("tools", "counters", "by_tool", "successors", "sources", "values"),
         *("value_contributors", "descriptor_contributors", "places"),
     )
 
     def __init__(self, tables: Iterable[type[Table]] = ()) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
-        self.successors = CountTable(MAX_CONTEXTS, width=len(COLUMNS))
-        self.sources = CountTable(MAX_SLOTS, width=2, max_items=MAX_SOURCES)
-        self.values = CountTable(MAX_SLOTS, max_items=12)
-        self.value_contributors = ContributorTable(MAX_SLOTS)
-        self.descriptor_contributors = ContributorTable(MAX_SLOTS)
+        limits = GRAPH_LIMITS
+        self.successors = CountTable(limits.contexts, width=len(COLUMNS))
+        self.sources = CountTable(limits.slots, width=2, max_items=MAX_SOURCES)
+        self.values = CountTable(limits.slots, max_items=limits.values)
+        self.value_contributors = ContributorTable(limits.slots)
+        self.descriptor_contributors = ContributorTable(limits.slots)
         #: slot -> source in prompt or context -> digests of the values that it had when it was right, and users
-        self.places = ContributorTable(MAX_SLOTS)
+        self.places = ContributorTable(limits.slots)
         self.cases = CaseIndex()
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
-        self.runs: dict[str, list[Any]] = {}
+        self.runs: dict[str, RunRecord] = {}
         self._seen: dict[int, None] = {}
         self._tables: dict[str, Table] = {}
         self._unclaimed: dict[str, Any] = {}
-        self._waiting: deque[Plain] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[Plain] = deque(maxlen=limits.waiting)
         self._kinds: dict[str, type[Event]] = {}
         self._handlers: dict[type[Event], list[Handler]] = {op.Unknown: [self._waiting.append]}
         self._handle(
             {
                 op.Successor: self._add_successor,
-                op.Outcome: lambda tool, status, *_: _add(self.tools, tool, status, 1),
-                op.Repeat: lambda tool, repeated: _add(self.tools, tool, "repeats", repeated),
+                op.Outcome: self._add_outcome,
+                op.Repeat: self._add_repeat,
                 op.Arguments: self._add_arguments,
-                op.ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
+                op.ToolDescribed: self._add_note,
                 op.Sources: self._add_sources,
                 op.Value: self._add_value,
                 op.Request: self.cases.open,
                 op.RequestCall: self.cases.add_call,
                 op.RequestEnd: self.cases.end,
                 op.Count: self.count,
-                op.ToolCount: lambda tool, counter, amount: _add(self.by_tool, tool, counter, amount),
+                op.ToolCount: self._count_of_tool,
                 op.RunSeen: self._add_run,
                 op.Verdict: self._add_verdict,
                 op.UserForgotten: self.forget_user,
-                op.RunsForgotten: lambda runs: self.forget(Forgotten(runs=frozenset(runs))),
+                op.RunsForgotten: self._forget_runs,
             }
         )
         for kind in tables:
@@ -340,7 +445,7 @@ class ToolGraph(_Parts):
             if number in self._seen:
                 return False
             self._seen[number] = None
-            if len(self._seen) > MAX_SEEN:
+            if len(self._seen) > GRAPH_LIMITS.seen:
                 del self._seen[next(iter(self._seen))]
         for event in record:
             kind = type(event)
@@ -355,14 +460,27 @@ class ToolGraph(_Parts):
         for context in contexts:
             self.successors.add(context, following, column)
 
+    def _add_outcome(self, tool: str, status: str, *_: object) -> None:
+        _add(self.tools, tool, status, 1)
+
+    def _add_repeat(self, tool: str, repeated: int) -> None:
+        _add(self.tools, tool, "repeats", repeated)
+
+    def _add_note(self, tool: str, note: Mapping[str, Any]) -> None:
+        self.tools.setdefault(tool, {}).update(note)
+
+    def _count_of_tool(self, tool: str, counter: str, amount: float) -> None:
+        _add(self.by_tool, tool, counter, amount)
+
     def _add_arguments(self, tool: str, types: Mapping[str, str], given: list[str], user: str | None) -> None:
         # given: counts of names whose value no earlier output had; parameters_of: the only user of a name
         entry = self.tools.setdefault(tool, {})
         for parameter in given:
-            counted = entry.setdefault("given", {})
-            counted[parameter] = counted.get(parameter, 0) + 1
+            counts = entry.setdefault("given", {})
+            counts[parameter] = counts.get(parameter, 0) + 1
         entry["calls_read"] = entry.get("calls_read", 0) + 1
-        known, whose = entry.setdefault("parameters_seen", {}), entry.setdefault("parameters_of", {})
+        known = entry.setdefault("parameters_seen", {})
+        whose = entry.setdefault("parameters_of", {})
         for parameter, kind in types.items():
             if parameter not in known and user:
                 whose[parameter] = user
@@ -393,40 +511,42 @@ class ToolGraph(_Parts):
         self.counters[counter] = self.counters.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
-        entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0, 0.0])
-        entry[SHORTCUTS] += shortcuts
+        record = self.runs.setdefault(run, RunRecord())
+        record.shortcuts += shortcuts
         if user is not None:
             # The smaller one, so that the order of arrival does not matter.
-            entry[OWNER] = user if entry[OWNER] is None else min(entry[OWNER], user)
-        if len(self.runs) > MAX_RUNS:
+            record.owner = user if record.owner is None else min(record.owner, user)
+        if len(self.runs) > GRAPH_LIMITS.runs:
             del self.runs[next(iter(self.runs))]
 
     def _add_verdict(
         self, run: str, score: float, comment: str | None, user: str | None, weight: float, when: float
     ) -> None:
         self._add_run(run, 0, None)
-        new, stands = op.Verdict(run, score, comment, user, weight, when), self.verdict(run)
-        if stands is None or new.rank > stands.rank:
-            entry = self.runs[run]
-            entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new.values()[1:]
+        new = op.Verdict(run, score, comment, user, weight, when)
+        current = self.verdict(run)
+        if current is None or new.rank > current.rank:
+            record = self.runs[run]
+            record.score, record.comment, record.author = score, comment, user
+            record.weight, record.when = weight, when
 
     # --- whose it is ---
 
     def owner(self, run: str) -> str | None:
-        entry = self.runs.get(run)
-        return None if entry is None else entry[OWNER]
+        record = self.runs.get(run)
+        return None if record is None else record.owner
 
     @property
     def mixes_users(self) -> bool:
         """True if values of several threads are kept, and no user of any run is known."""
-        if any(entry[OWNER] is not None for entry in self.runs.values()):
+        if any(record.owner is not None for record in self.runs.values()):
             return False
         threads: set[str] = set()
         for row in self.value_contributors.rows.values():
-            for runs, users in row.values():
-                if users:
+            for contributors in row.values():
+                if contributors.users:
                     return False
-                threads.update(runs)
+                threads.update(contributors.runs)
         return len(threads) > 1
 
     @property
@@ -436,14 +556,14 @@ class ToolGraph(_Parts):
 
     def verdict(self, run: str) -> op.Verdict | None:
         """Return the verdict that stands, if any."""
-        entry = self.runs.get(run)
-        if entry is None or entry[SCORE] is None:
+        record = self.runs.get(run)
+        if record is None or record.score is None:
             return None
-        return op.Verdict(run, entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN])
+        return op.Verdict(run, record.score, record.comment, record.author, record.weight, record.when)
 
     def score(self, run: str) -> float | None:
-        stands = self.verdict(run)
-        return None if stands is None else stands.score
+        record = self.runs.get(run)
+        return None if record is None else record.score
 
     def went_well(self, run: str) -> bool:
         """Return True if the feedback on a run is good."""
@@ -451,10 +571,14 @@ class ToolGraph(_Parts):
         return score is not None and score >= op.GOOD
 
     def belongings(self, user: str) -> set[str]:
-        return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
+        runs = {run for run, record in self.runs.items() if record.owner == user}
+        return self.cases.of_user(user) | runs
 
     def forget_user(self, user: str) -> int:
         return self.forget(Forgotten(user, self.belongings(user)))
+
+    def _forget_runs(self, runs: Iterable[str]) -> int:
+        return self.forget(Forgotten(runs=frozenset(runs)))
 
     def forget(self, gone: Forgotten) -> int:
         """Delete requests, runs, and values and wordings that were seen with nobody else, or in no other thread.
@@ -463,57 +587,71 @@ class ToolGraph(_Parts):
         """
         removed = self.cases.forget(gone)
         removed += self.value_contributors.forget_items(gone, self.values)
-        # Sources without a place (constants, the nearest request) have no contributors.
-        removed += self.descriptor_contributors.forget_items(gone, self.sources, counted=lambda source: "|" in source)
-        removed += self._forget_places(gone.user)
+        removed += self.descriptor_contributors.forget_items(gone, self.sources, counted=_has_place)
         if gone.user:
+            removed += self._forget_places(gone.user)
             removed += self._forget_parameters(gone.user)
-        mine = [run for run, entry in self.runs.items() if gone.has(run, entry[OWNER])]
-        for run in mine:
-            del self.runs[run]
-        for entry in self.runs.values():
-            if gone.user and entry[AUTHOR] == gone.user:
-                entry[COMMENT], entry[AUTHOR] = None, None
-                removed += 1
+        removed += self._forget_run_records(gone)
         names = {gone.user, *gone.runs} - {""}
         self._unclaimed = without(self._unclaimed, names)
         waiting = without(list(self._waiting), names)
         self._waiting.clear()
         self._waiting.extend(waiting)
-        return removed + len(mine) + sum(table.forget(gone) for table in self._tables.values())
+        for table in self._tables.values():
+            removed += table.forget(gone)
+        return removed
+
+    def _forget_run_records(self, gone: Forgotten) -> int:
+        removed = 0
+        for run, record in list(self.runs.items()):
+            if gone.has(run, record.owner):
+                del self.runs[run]
+                removed += 1
+            elif gone.user and record.author == gone.user:
+                record.comment, record.author = None, None
+                removed += 1
+        return removed
 
     def _forget_places(self, user: str) -> int:
         """Delete what is known of places that had a value of a user: which of the digests is theirs is not kept."""
         removed = 0
         for row in self.places.rows.values():
-            for descriptor in [name for name, (_, users) in row.items() if user and user in users]:
-                del row[descriptor]
-                removed += 1
+            for descriptor, contributors in list(row.items()):
+                if user in contributors.users:
+                    del row[descriptor]
+                    removed += 1
         return removed
 
     def _forget_parameters(self, user: str) -> int:
-        # Names of arguments that only this user's calls had and no schema has: they may be keyed by people's names.
+        """Delete names of arguments that only this user's calls had and no schema has: they may be people's names."""
         gone = set()
         for tool, entry in self.tools.items():
-            whose, declared = entry.get("parameters_of", {}), (entry.get("parameters") or {}).get("properties") or {}
-            for parameter in [name for name, owner in whose.items() if owner == user]:
-                del whose[parameter]
-                if parameter not in declared:
-                    gone.add(slot_key(tool, parameter))
-                    for name in ("parameters_seen", "given"):
-                        entry.get(name, {}).pop(parameter, None)
-        for table in [
-            part for part in vars(self).values() if gone and isinstance(part, (CountTable, ContributorTable))
-        ]:
-            for key in [key for key in table.rows if key.partition("\x1e")[0] in gone]:
-                del table.rows[key]
+            whose = entry.get("parameters_of", {})
+            declared = (entry.get("parameters") or {}).get("properties") or {}
+            for parameter, owner in list(whose.items()):
+                if owner == user:
+                    del whose[parameter]
+                    if parameter not in declared:
+                        gone.add(slot_key(tool, parameter))
+                        for name in ("parameters_seen", "given"):
+                            entry.get(name, {}).pop(parameter, None)
+        if gone:
+            self._forget_slots(gone)
         return len(gone)
+
+    def _forget_slots(self, slots: Collection[str]) -> None:
+        for table in vars(self).values():
+            if isinstance(table, (CountTable, ContributorTable)):
+                for key in list(table.rows):
+                    if key.partition("\x1e")[0] in slots:
+                        del table.rows[key]
 
     # --- persistence ---
 
     def to_state(self) -> dict[str, Any]:
         return super().to_state() | {
-            "cases": self.cases.cases,
+            "runs": {run: record.to_plain() for run, record in self.runs.items()},
+            "cases": self.cases.to_plain(),
             "seen": struct.pack(f"<{len(self._seen)}Q", *self._seen),
             "tables": self._unclaimed | {name: table.to_state() for name, table in self._tables.items()},
             "waiting": list(self._waiting),
@@ -530,10 +668,16 @@ class ToolGraph(_Parts):
         shapes.check_runs(state["runs"])
         shapes.check_cases(state["cases"])
         super().load(state)
+        self.runs = {run: RunRecord.from_plain(plain) for run, plain in state["runs"].items()}
         self.cases.load(state["cases"])
-        self._seen = dict.fromkeys(each for (each,) in struct.iter_unpack("<Q", state["seen"]))
+        self._seen = dict.fromkeys(number for (number,) in struct.iter_unpack("<Q", state["seen"]))
         self._unclaimed = dict(state["tables"])
         self._waiting.clear()
         self._waiting.extend(state["waiting"])
         for table in self._tables.values():
             self._fill(table)
+
+
+def _has_place(source: str) -> bool:
+    """Return True for sources that have contributors; constants and the nearest request have none."""
+    return "|" in source

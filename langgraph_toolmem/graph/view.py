@@ -71,37 +71,51 @@ class GraphView:
             import networkx
         except ImportError as error:
             raise MissingExtraError("to_networkx()", "graph") from error
-        found: Any = networkx.MultiDiGraph()
+        drawn: Any = networkx.MultiDiGraph()
         for name, counts in self.tools.items():
-            found.add_node(name, ok=counts.ok, failed=counts.failed)
+            drawn.add_node(name, ok=counts.ok, failed=counts.failed)
         for edge in self.edges:
-            found.add_edge(edge.source, edge.target, "next", count=edge.count, ok=edge.ok, failed=edge.failed)
+            drawn.add_edge(edge.source, edge.target, "next", count=edge.count, ok=edge.ok, failed=edge.failed)
         for flow in self.dataflow:
-            how = {"path": flow.path, "parameter": flow.parameter, "direction": flow.direction}
-            key = f"data {flow.direction} {flow.path} {flow.parameter}"
-            found.add_edge(flow.source_tool, flow.target_tool, key, **how, hits=flow.hits, misses=flow.misses)
-        return found
+            drawn.add_edge(
+                flow.source_tool,
+                flow.target_tool,
+                f"data {flow.direction} {flow.path} {flow.parameter}",
+                path=flow.path,
+                parameter=flow.parameter,
+                direction=flow.direction,
+                hits=flow.hits,
+                misses=flow.misses,
+            )
+        return drawn
 
 
 def view_of(graph: ToolGraph) -> GraphView:
-    tools = {
-        name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
-        for name, entry in sorted(graph.tools.items())
-        if entry.get("ok") or entry.get("failed")
-    }
+    tools = {}
+    for name, entry in sorted(graph.tools.items()):
+        counts = ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
+        if counts.calls:
+            tools[name] = counts
+    return GraphView(tools=tools, edges=_edges(graph), dataflow=_flows(graph))
+
+
+def _edges(graph: ToolGraph) -> list[EdgeView]:
     edges = []
     for key, targets in graph.successors.rows.items():
         kind, _, source = key.partition(SEPARATOR)
-        starts = kind == "w1" and source == START
-        if not starts and kind != "p1":
+        begins_run = kind == "w1" and source == START
+        if not begins_run and kind != "p1":
             continue
-        for target, cell in targets.items():
+        for target, counters in targets.items():
             if target not in (WORDS, PARALLEL, OPEN):
-                model_ok, model_failed, shortcut_ok, shortcut_failed = (int(n) for n in cell)
-                ends = model_ok + shortcut_ok, model_failed + shortcut_failed
-                edges.append(EdgeView(source, target, model_ok + model_failed, *ends))
-    edges.sort(key=lambda e: (-e.count, e.source, e.target))
-    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph))
+                model_ok, model_failed, shortcut_ok, shortcut_failed = map(int, counters)
+                ok, failed = model_ok + shortcut_ok, model_failed + shortcut_failed
+                edges.append(EdgeView(source, target, model_ok + model_failed, ok, failed))
+
+    def most_frequent_first(edge: EdgeView) -> tuple[int, str, str]:
+        return -edge.count, edge.source, edge.target
+
+    return sorted(edges, key=most_frequent_first)
 
 
 def _flows(graph: ToolGraph) -> list[FlowView]:
@@ -110,14 +124,21 @@ def _flows(graph: ToolGraph) -> list[FlowView]:
         if "\x1e" in slot:
             continue
         tool, parameter = slot.split(SEPARATOR)
-        for descriptor, cell in sources.items():
+        for descriptor, counters in sources.items():
             kind, _, rest = descriptor.partition("|")
-            if kind not in ("i", "o", "l"):
+            direction: Literal["in", "out"]
+            if kind == "i":
+                source, _, path = rest.rpartition("|")
+                direction = "in"
+            elif kind in ("o", "l"):
+                source, _, path = rest.partition("|")
+                direction = "out"
+            else:
                 continue
-            source, _, path = rest.rpartition("|") if kind == "i" else rest.partition("|")
-            direction: Literal["in", "out"] = "in" if kind == "i" else "out"
-            flows.append(
-                FlowView(source, direction, path.replace("|", " "), tool, parameter, int(cell[HIT]), int(cell[MISS]))
-            )
-    flows.sort(key=lambda f: (-f.hits, f.misses, f.source_tool, f.target_tool, f.parameter, f.path))
-    return flows
+            hits, misses = int(counters[HIT]), int(counters[MISS])
+            flows.append(FlowView(source, direction, path.replace("|", " "), tool, parameter, hits, misses))
+
+    def most_hits_first(flow: FlowView) -> tuple[int, int, str, str, str, str]:
+        return -flow.hits, flow.misses, flow.source_tool, flow.target_tool, flow.parameter, flow.path
+
+    return sorted(flows, key=most_hits_first)

@@ -171,7 +171,8 @@ class Novelty:
         wordings: list[frozenset[str]] = []
         for case_id in self._cases.alike(self._state):
             if tool == WORDS or self._cases.led_to(case_id, tool):
-                text = self._cases.cases[case_id][4 if asked else 0]
+                case = self._cases.cases[case_id]
+                text = case.asked if asked else case.text
                 wordings.append(_read(text, self._cases.arguments(case_id))[0])
                 if len(wordings) == ALIKE:
                     break

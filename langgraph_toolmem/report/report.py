@@ -413,13 +413,13 @@ def make_report(
     before_the_model = inertia.get("context", {}).get("saved", 0)
     mean = MeanCall.of(counters)
     judged = good = judged_with_shortcut = good_with_shortcut = 0
-    for shortcuts, score, *_ in graph.runs.values():
-        if score is None:
+    for run in graph.runs.values():
+        if run.score is None:
             continue
-        went_well = float(score) >= GOOD
+        went_well = run.score >= GOOD
         judged += 1
         good += went_well
-        if shortcuts > 0:
+        if run.shortcuts > 0:
             judged_with_shortcut += 1
             good_with_shortcut += went_well
     tools = {}

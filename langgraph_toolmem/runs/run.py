@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.messages import Status
-from langgraph_toolmem.text.meaning import ACTS
+from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS, stem, word_set, words
 
@@ -301,7 +301,7 @@ def _is_request(text: str) -> bool:
 def _is_order(sentence: str) -> bool:
     """Return True if a sentence begins with a verb that tools have."""
     first_words = words(sentence)[:1]
-    return bool(first_words) and first_words[0] in ACTS
+    return bool(first_words) and first_words[0] in LEXICON.acts
 
 
 def _content_words(text: str) -> set[str]:

@@ -5,8 +5,8 @@
 one where it begins, one where it ends. The inputs and outputs of a tool are its ports: single values with a place and
 a meaning.
 
-The tables of words are general English of interfaces, in lower case and singular. All of this is our own choice [O];
-the paper clusters parameters by embeddings of their descriptions and gives no word lists.
+The words themselves are in `text.lexicon`. The rules are our own choice [O]; the paper clusters parameters by
+embeddings of their descriptions.
 """
 
 from __future__ import annotations
@@ -17,97 +17,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
-from langgraph_toolmem.text.words import word_set, words
-
-_ALIASES: Final = (
-    "q:query keyword:query search:query term:query lat:latitude lng:longitude lon:longitude long:longitude "
-    "tel:phone telephone:phone mobile:phone zip:zipcode postcode:zipcode postal:zipcode lang:language qty:quantity "
-    "link:url uri:url href:url img:image photo:image picture:image pic:image num:number no:number nr:number "
-    "desc:description addr:address dest:destination dst:destination src:source msg:message pwd:password "
-    "cat:category ticker:symbol uuid:id guid:id identifier:id ids:id dob:birthdate birthday:birthdate "
-    "mail:email title:name dept:department org:organization organisation:organization acct:account "
-    "repo:repository dir:directory folder:directory pos:position temp:temperature max:maximum min:minimum "
-    "info:information txt:text ts:timestamp datetime:time fname:firstname lname:lastname surname:lastname "
-    "forename:firstname ccy:currency geoid:geo"
-)
-ALIASES: Final[dict[str, str]] = dict(pair.split(":") for pair in _ALIASES.split())
-"""Spellings of one word. ``title`` is what a name is called where things have titles."""
-
-FROM: Final = word_set(
-    "from origin source start begin departure depart pickup outbound minimum base since after old previous"
-)
-TO: Final = word_set("to destination target end finish arrival dropoff inbound return maximum until before new upper")
-NOISE: Final = word_set(
-    "the a an of input param parameter arg argument field string str int integer value my your its our his her their "
-    "any some one each that this which or and in by raw given specific certain particular single current selected "
-    "nearest closest default latest recent primary main matching unique numeric valid full new internal "
-    "digit character alphanumeric short long optional required first last exact actual available pending all top "
-    "best random popular real public private detailed next previous newly created"
-)
-"""Words that say nothing about what a value or a tool is of, as long as others are left."""
-
-GENERIC: Final = word_set(
-    "id name code type status value key number text data result description date time url image count total message "
-    "content slug label information detail list response output input success error version query format "
-    "size length page limit offset sort level rank score rating position index flag kind tag comment note body "
-    "subject amount price year month day hour minute second summary field row meta metadata "
-    "attribute property unit percent percentage path timestamp cursor token"
-)
-"""Words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose."""
-
-READING: Final = word_set(
-    "get fetch read retrieve list search find lookup look query view show display describe count check browse inspect "
-    "preview calculate compute estimate predict compare summarize explain detect extract is has exists grep"
-)
-"""Verbs of tools that leave the world as it is."""
-CHANGING: Final = word_set(
-    "create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel "
-    "assign enable disable activate deactivate suspend register subscribe install uninstall publish approve reject "
-    "deny revoke submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach "
-    "detach increment decrement consume allocate provision deploy restore revert undo terminate kill restart reboot "
-    "mute promote hide synchronize migrate initialize configure write apply extend renew expire discard convert "
-    "reschedule postpone toggle upsert put fix escalate execute reserve deduct reimburse capture retry make charge "
-    "refund claim ensure trigger run start stop set reset update change save lock mark book order ship sign post "
-    "archive move copy schedule launch release transfer deposit purchase upload import export invite drop clear empty "
-    "flush upvote vote process pop next"
-)
-"""Verbs of tools that change it."""
-VERBS: Final = (READING | CHANGING) | word_set(
-    "resolve patch generate translate analyze analyse encrypt decrypt select download close open turn verify validate "
-    "authenticate login logout unsubscribe follow unfollow parse play report exchange return share record plan track "
-    "rate review like message mention comment place sort"
-)
-"""Words that begin the name of a tool."""
-STRICT_VERBS: Final = VERBS - word_set(
-    "post list book order schedule play show check view report reserve exchange return purchase copy move share "
-    "record plan track rate review like display describe transfer invite message mention comment assign place sort "
-    "preview estimate trigger charge claim process vote lock mark ship sign archive launch release deposit import "
-    "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
-)
-"""Those that are no nouns as well."""
-ACTS: Final = VERBS | word_set("mail email tell ask give use go write call pay ensure tag remind make reply forward")
-"""Words that begin what a user asks for."""
-PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
-
-IDENTIFIERS: Final = word_set(
-    "id token cursor hash sha handle slug key reference ref geo fingerprint accesstoken pointer"
-)
-"""Values that only a system knows: they come out of another call."""
-SECRETS: Final = word_set("apikey password secret credential pin passphrase otp cvv")
-FREE_TEXT: Final = word_set(
-    "query text message content description comment subject body note prompt reason question summary sentence caption "
-    "instruction feedback expression keyword review"
-)
-PEOPLE: Final = word_set(
-    "requester assignee owner author creator member approver reviewer sender recipient actor manager participant "
-    "invitee attendee collaborator responder reporter submitter operator subscriber assigner editor"
-)
-"""Parts that people play in a record: where nothing else gives the id of one, users do."""
-CALLER: Final = word_set("me self myself whoami current")
-"""Parts of a path that mean who calls, in place of an id."""
-PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")
-
+from langgraph_toolmem.text.words import words
 
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
 
@@ -263,8 +175,8 @@ def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
     """Return the words of what the path of a bare id is about: the id of ``/messages/content`` is a message's."""
     subject = resource(path)
     parent, _, last = path.rpartition("/")
-    is_part = GENERIC.issuperset(subject) and last.lower() == "_".join(subject)
-    if is_part and IDENTIFIERS.issuperset(own):
+    is_part = LEXICON.generic.issuperset(subject) and last.lower() == "_".join(subject)
+    if is_part and LEXICON.identifiers.issuperset(own):
         return resource(parent) or subject
     return subject
 
@@ -273,7 +185,7 @@ def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
 def _named(name: str, shape: Shape) -> Meaning | None:
     """Return the meaning of a value with a specific name; None if the name is generic."""
     own, role = _own_words(name)
-    if not own or GENERIC.issuperset(own):
+    if not own or LEXICON.generic.issuperset(own):
         return None
     kept = tuple([word for word in own if word != "name"]) or own
     return _shared(frozenset(kept), role, shape)
@@ -285,7 +197,7 @@ _shared = cached(mebibytes=8)(Meaning)  # thousands of values mean the same
 def _generic_owner(heads: Sequence[str], around: _Surroundings) -> tuple[str, ...]:
     """Return the owner of an id or name: the level above it, a noun of its description, or its tool's noun."""
     for nouns in reversed(around.places):
-        if not GENERIC.issuperset(nouns):
+        if not LEXICON.generic.issuperset(nouns):
             return nouns
     noun = _noun_in(around.description, heads[-1])
     if noun:
@@ -319,21 +231,21 @@ def _nouns_of_part(pieces: Sequence[str]) -> tuple[str, ...]:
     """Return the words of one part of a path, without its verb."""
     last = canonical(pieces[-1])
     if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
-        objects = last[1:] if last and last[0] in VERBS else ()
+        objects = last[1:] if last and last[0] in LEXICON.verbs else ()
         return objects or canonical(pieces[-2])
     if len(last) > 1 and last[0] in _PATH_VERBS:
         objects = last[1:]
         # change-status: the status of the part before it
-        return () if GENERIC.issuperset(objects) else objects
+        return () if LEXICON.generic.issuperset(objects) else objects
     return last
 
 
-_PATH_VERBS: Final = STRICT_VERBS | {"bulk"}
+_PATH_VERBS: Final = LEXICON.strict_verbs | {"bulk"}
 
 
 def _means_caller(part: str) -> bool:
     said = words(part)
-    return len(said) == 1 and said[0] in CALLER
+    return len(said) == 1 and said[0] in LEXICON.caller
 
 
 @cached(mebibytes=8)
@@ -354,16 +266,16 @@ def _own_words(name: str) -> tuple[tuple[str, ...], Role]:
 
 
 def _side_of(word: str) -> Role:
-    if word in FROM:
+    if word in LEXICON.from_side:
         return "from"
-    if word in TO:
+    if word in LEXICON.to_side:
         return "to"
     return ""
 
 
 def _is_noise(word: str) -> bool:
     """Return True for a word that says nothing next to others; one Chinese character is a word, one letter is not."""
-    return word in NOISE or (len(word) == 1 and word.isascii())
+    return word in LEXICON.noise or (len(word) == 1 and word.isascii())
 
 
 @cached(mebibytes=8)
@@ -398,15 +310,15 @@ def entity_of(tool: str) -> str:
     """
     phrase: list[str] = []
     for word in canonical(tool):
-        if phrase and word in PREPOSITIONS:
+        if phrase and word in LEXICON.prepositions:
             break
         phrase.append(word)
-    while len(phrase) > 1 and phrase[-1] in STRICT_VERBS:
+    while len(phrase) > 1 and phrase[-1] in LEXICON.strict_verbs:
         phrase.pop()
     after_verb = 0
     for index, word in enumerate(phrase[:-1]):
         # After a verb, "order" and "list" are nouns.
-        if word in STRICT_VERBS or (after_verb == 0 and word in VERBS):
+        if word in LEXICON.strict_verbs or (after_verb == 0 and word in LEXICON.verbs):
             after_verb = index + 1
     for word in reversed(phrase[after_verb:]):
         if len(word) > 1 and word not in _NO_ENTITIES:
@@ -414,14 +326,14 @@ def entity_of(tool: str) -> str:
     return ""
 
 
-_NO_ENTITIES: Final = NOISE | STRICT_VERBS | GENERIC
+_NO_ENTITIES: Final = LEXICON.noise | LEXICON.strict_verbs | LEXICON.generic
 
 
 @cached(mebibytes=8)
 def verb_of(tool: str) -> str:
     """Return the first verb in a tool's name; "" if there is none."""
     for word in canonical(tool):
-        if word in VERBS:
+        if word in LEXICON.verbs:
             return word
     return ""
 
@@ -447,15 +359,15 @@ def _noun_in(description: str, head: str) -> str:
 def canonical_words(plain: Iterable[str]) -> list[str]:
     """Return words that are split already: singular, one spelling each."""
     singulars = [singular(word) for word in plain]
-    return [ALIASES.get(word, word) for word in singulars]
+    return [LEXICON.aliases.get(word, word) for word in singulars]
 
 
 def _first_noun(said: Sequence[str]) -> str:
     for word in said:
-        if word in PREPOSITIONS or word in ("that", "which", "where"):
+        if word in LEXICON.prepositions or word in ("that", "which", "where"):
             return ""
-        if word not in NOISE and word not in GENERIC and word.isalpha() and len(word) > 2:
-            return word if word not in STRICT_VERBS else ""
+        if word not in LEXICON.noise and word not in LEXICON.generic and word.isalpha() and len(word) > 2:
+            return word if word not in LEXICON.strict_verbs else ""
     return ""
 
 

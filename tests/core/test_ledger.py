@@ -17,7 +17,7 @@ from langgraph_toolmem.core import ledger
 from langgraph_toolmem.core.ledger import FIGURES, ItemStats, Ledger, Shown
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import Event, RunSeen, Verdict
-from langgraph_toolmem.graph.tool_graph import AUTHOR, SCORE, WEIGHT, ToolGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 
@@ -193,7 +193,7 @@ def test_the_verdict_that_stands(verdicts: list[Verdict], stands: int) -> None:
         graph = ToolGraph()
         graph.apply(None, list(order))
         found, expected = graph.runs["r"], verdicts[stands]
-        assert (found[SCORE], found[AUTHOR], found[WEIGHT]) == (expected.score, expected.user, expected.weight)
+        assert (found.score, found.author, found.weight) == (expected.score, expected.user, expected.weight)
 
 
 @pytest.mark.parametrize("now", [0.0, 1e9, -1e9])

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import InertiaPolicy, InputError, NamespaceError, ToolMemory
 from langgraph_toolmem.core.users import Users, user_digest
-from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, OWNER, SCORE
 from langgraph_toolmem.stores import shared as shared_log
 from langgraph_toolmem.turn.host import user_id_of
 
@@ -109,7 +108,7 @@ def test_a_verdict_that_names_nobody_belongs_to_the_owner_of_the_run(desk: Desk)
         memory.feedback("r", score=0.2, comment=f"{SECRET} was unhappy")
         memory.finish(history(2), thread_id="s", user_id="bob", success=True, comment="fine")
         assert SECRET in comments(memory)
-        assert {entry[AUTHOR] for entry in memory.core.graph.runs.values() if entry[COMMENT] != "fine"} == {
+        assert {entry.author for entry in memory.core.graph.runs.values() if entry.comment != "fine"} == {
             user_digest("ann")
         }
         memory.forget(user_id="ann")
@@ -139,7 +138,7 @@ def test_a_verdict_on_a_thread_id_that_two_users_share(desk: Desk, namespace: tu
         with pytest.raises(InputError, match="another user's"):
             memory.feedback("main", score=0.0, user_id="eve")
         memory.feedback("main", score=0.0, user_id="ann", wait=True)
-        scores = {entry[OWNER]: entry[SCORE] for entry in memory.core.graph.runs.values()}
+        scores = {entry.owner: entry.score for entry in memory.core.graph.runs.values()}
         assert scores == {user_digest("ann"): 0.0, user_digest("ben"): 1.0}
         assert [entry.score for entry in memory.entries.recall(request(NAMES[1]), user_id="ben")][:1] == [1.0]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.graph.cases import MAX_CALLS, MAX_POSTINGS, CaseIndex, carry_over
+from langgraph_toolmem.graph.cases import CASE_LIMITS, MAX_CALLS, CaseIndex, carry_over
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.stores.snapshot import dumps, loads
@@ -108,7 +108,7 @@ def test_calls_of_a_request_are_bounded():
     index = index_with("Cancel the order")
     add(index, "case0", MAX_CALLS, "late")
 
-    assert list(index.cases["case0"][2]) == [0]
+    assert list(index.cases["case0"].calls) == [0]
 
 
 def test_postings_and_cases_are_bounded_and_the_oldest_leave():
@@ -122,7 +122,7 @@ def test_postings_and_cases_are_bounded_and_the_oldest_leave():
     assert [n.case_id for n in index.nearest("Cancel order 149", [])] == ["case149"]
     for i in range(50, 150):
         add(index, f"case{i}", 0, "search")
-    assert len(index.nearest("Cancel order", [], k=100)) == MAX_POSTINGS
+    assert len(index.nearest("Cancel order", [], k=100)) == CASE_LIMITS.postings
 
 
 def test_a_forgotten_user_leaves_nothing():
@@ -162,8 +162,8 @@ def test_what_the_wording_does_not_mention_stays(value: Any):
 
 def test_an_index_is_what_its_requests_make_it():
     """Evicted, forgotten, told of backwards: the index equals one that is rebuilt from the requests."""
-    index = CaseIndex(max_cases=MAX_POSTINGS + 20)
-    for i in range(MAX_POSTINGS + 50):
+    index = CaseIndex(max_cases=CASE_LIMITS.postings + 20)
+    for i in range(CASE_LIMITS.postings + 50):
         if i % 4 == 0:
             index.end(f"case{i}", 0)  # another worker's log tells of the end first
         if i % 4 == 0 and i > 4:
@@ -172,8 +172,8 @@ def test_an_index_is_what_its_requests_make_it():
             index.open(f"case{i}", f"Cancel the order {i}", "ann" if i % 3 else "bob")
     for _ in range(2):
         again = CaseIndex(index.max_cases)
-        again.load(loads(dumps(index.cases)))  # type: ignore[arg-type]
+        again.load(loads(dumps(index.to_plain())))  # type: ignore[arg-type]
         assert vars(again) == vars(index)
         assert list(again.cases) == list(index.cases)
         index.forget(Forgotten("ann"))
-    assert sum(map(index.knows, index.cases)) < MAX_POSTINGS
+    assert sum(map(index.knows, index.cases)) < CASE_LIMITS.postings

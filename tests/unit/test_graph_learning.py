@@ -46,7 +46,7 @@ def test_a_shortcut_is_an_outcome_and_no_evidence():
     assert learner.graph.values.row(slot_key("b", "x")) == {}
     counters = learner.graph.counters
     assert (counters["acted_ok"], counters["acted_failed"], counters["turns"], counters["calls"]) == (1, 1, 6, 2)
-    assert learner.graph.runs.popitem()[1][0] == 1
+    assert learner.graph.runs.popitem()[1].shortcuts == 1
 
 
 def test_a_source_is_judged_each_time_it_has_something_to_offer():

@@ -7,7 +7,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +124,8 @@ def test_an_open_turn_counts_until_its_end_is_seen():
 
 
 def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    for module, name in ((inertia, "MAX_OPEN"), (tool_graph, "MAX_RUNS"), (tool_graph, "MAX_SEEN")):
-        monkeypatch.setattr(module, name, 3)
+    monkeypatch.setattr(inertia, "MAX_OPEN", 3)
+    monkeypatch.setattr(tool_graph, "GRAPH_LIMITS", replace(tool_graph.GRAPH_LIMITS, runs=3, seen=3))
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
     for i in range(5):
@@ -393,7 +393,10 @@ def test_witnesses_commute_and_are_bounded(seen, random):
         second.add("k", "v", run, whose)
 
     assert first.rows == second.rows
-    assert all(len(who) <= 3 for row in first.rows.values() for cell in row.values() for who in cell)
+    for row in first.rows.values():
+        for contributors in row.values():
+            assert len(contributors.runs) <= 3
+            assert len(contributors.users) <= 3
 
 
 def test_witness_rows_and_items_are_bounded():

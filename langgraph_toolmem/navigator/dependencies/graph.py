@@ -21,7 +21,8 @@ from langgraph_toolmem.navigator.dependencies.nodes import ApiNode, Cluster, Key
 from langgraph_toolmem.navigator.dependencies.routes import RouteIndex
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import IDENTIFIERS, Port, entity_of, resource
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import Port, entity_of, resource
 from langgraph_toolmem.text.words import rarity
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
@@ -200,7 +201,7 @@ class ToolDependencyGraph:
                 before = links.get((link.producer, link.output))
                 if before is None or before.fit < link.fit:
                     links[link.producer, link.output] = link
-        if not links and port.meaning.words & IDENTIFIERS:
+        if not links and port.meaning.words & LEXICON.identifiers:
             for link in self._by_rest_of_name(port):
                 links[link.producer, link.output] = link
         if history is not None:
@@ -250,7 +251,7 @@ class ToolDependencyGraph:
 
     def _by_rest_of_name(self, port: Port) -> list[Link]:
         """Return links for an id that nothing gives by its whole name; the first rest that has any counts."""
-        ids = port.meaning.words & IDENTIFIERS
+        ids = port.meaning.words & LEXICON.identifiers
         for rest in self._routes.rests_of_name(port):
             links = list(self._routes.named_by(port, rest))
             cluster = self.clusters.get((frozenset((*rest, *ids)), port.meaning.shape))

@@ -7,19 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import (
-    GENERIC,
-    PREPOSITIONS,
-    READING,
-    STRICT_VERBS,
-    EntityRoute,
-    Port,
-    canonical,
-    inputs_of,
-    outputs_of,
-    route_of,
-    verb_of,
-)
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import EntityRoute, Port, canonical, inputs_of, outputs_of, route_of, verb_of
 from langgraph_toolmem.text.words import stem
 
 Key = tuple[frozenset[str], str]
@@ -62,14 +51,14 @@ class Cluster:
         """Return its words and shape as a text; unlike that of every other one."""
         words, shape = self.key
         # What it is of comes first: "city name", not "name city".
-        said = sorted(words - GENERIC) + sorted(words & GENERIC)
+        said = sorted(words - LEXICON.generic) + sorted(words & LEXICON.generic)
         label = " ".join(said)
         return label if shape == "scalar" else f"{label} ({shape})"
 
     @property
     def vague(self) -> bool:
         """Return True if nothing says of what its members are the id, name, count ..."""
-        return self.key[1] != "alias" and self.key[0] <= GENERIC
+        return self.key[1] != "alias" and self.key[0] <= LEXICON.generic
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,11 @@ class ApiNode:
     def of(cls, spec: ToolSpec, seen: Mapping[str, Iterable[str]] | None) -> ApiNode:
         """Return the node of a tool."""
         # Verbs and prepositions are in the names of unrelated tools: they would make all of them akin.
-        words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS}
+        words = {
+            stem(word)
+            for word in canonical(spec.name)
+            if word not in LEXICON.generic | LEXICON.prepositions | LEXICON.strict_verbs
+        }
         words.update(f"#{tag}" for tag in spec.tags)
         return cls(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
@@ -153,5 +146,5 @@ def _producer_prior(spec: ToolSpec) -> float:
         verb = verb_of(spec.name)
         if not verb:
             return unclear
-        reads = verb in READING
+        reads = verb in LEXICON.reading
     return reading if reads else changing

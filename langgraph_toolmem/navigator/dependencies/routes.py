@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.dependencies.nodes import ApiNode
-from langgraph_toolmem.text.meaning import IDENTIFIERS, PEOPLE, SECRETS, EntityRoute, Port, canonical, resource
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import EntityRoute, Port, canonical, resource
 
 MAX_LISTS: Final = 8
 """Lists of the same name elsewhere in the hierarchy of paths that are looked at."""
@@ -154,7 +155,7 @@ class RouteIndex:
         nouns = self._nouns_of(port)
         rests = [nouns[start:] for start in range(len(nouns))]
         # What somebody is in a record (`requester_id`) is a user.
-        if nouns and nouns[-1] in PEOPLE:
+        if nouns and nouns[-1] in LEXICON.people:
             rests += [("user",), ("member",)]
         return rests
 
@@ -260,7 +261,7 @@ def _sought(port: Port, route: EntityRoute) -> _SoughtCollection | None:
     collection = route.slots.get(port.path)
     if collection is not None:
         return _SoughtCollection(collection, collection, resource(collection))
-    if port.meaning.words & IDENTIFIERS:
+    if port.meaning.words & LEXICON.identifiers:
         return _SoughtCollection("", route.path, _without_identifiers(canonical(_last_level(port.path))))
     return None
 
@@ -282,7 +283,7 @@ def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) ->
     if resource(producer.path)[-1:] != resource(consumer.path)[-1:]:
         return True
     words = port.meaning.words
-    if words & IDENTIFIERS and not words & SECRETS:
+    if words & LEXICON.identifiers and not words & LEXICON.secrets:
         return not _is_of_another(port, resource(consumer.path)) or producer.path != consumer.path
     # A change has to repeat these from the record that it changes.
     return bool(words & {"version", "etag", "revision"})
@@ -308,19 +309,19 @@ def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Colle
             return 5
     if level in names:
         return 4
-    if words & IDENTIFIERS:
-        is_plain_id = words - IDENTIFIERS <= set(nouns)
+    if words & LEXICON.identifiers:
+        is_plain_id = words - LEXICON.identifiers <= set(nouns)
         if is_plain_id or own == rest:
             return 3
     if words == wanted or (rest and own == rest):
         return 2
-    if words & (rest | IDENTIFIERS):
+    if words & (rest | LEXICON.identifiers):
         return 1
     return 0
 
 
 def _without_identifiers(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for word in words if word not in IDENTIFIERS)
+    return tuple(word for word in words if word not in LEXICON.identifiers)
 
 
 def _last_level(path: str) -> str:
@@ -329,7 +330,7 @@ def _last_level(path: str) -> str:
 
 def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
     """Return True for the id of a thing that a collection is not of: the user of a membership."""
-    of = port.meaning.words - IDENTIFIERS - {"parent"}
+    of = port.meaning.words - LEXICON.identifiers - {"parent"}
     return bool(of) and not of & set(collection)
 
 
@@ -340,7 +341,7 @@ def _is_own_id(output: str | None) -> bool:
 
 
 def _is_identifier(level: str) -> bool:
-    return set(canonical(level)) <= IDENTIFIERS
+    return set(canonical(level)) <= LEXICON.identifiers
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -20,7 +20,8 @@ from langgraph_toolmem.navigator.openapi.names import free_name, legal_name, nam
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_stream
 from langgraph_toolmem.navigator.openapi.serialize import Place
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import IDENTIFIERS, canonical
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import canonical
 from langgraph_toolmem.text.schema import compact
 
 logger = logging.getLogger(__name__)
@@ -293,7 +294,7 @@ class _OperationReader:
 
     def _note_mention(self, tool: str, name: str, schema: Mapping[str, Any]) -> None:
         """Note the operation that the description of an id names: "as returned by `GET /orders`"."""
-        if IDENTIFIERS.isdisjoint(canonical(name)):
+        if LEXICON.identifiers.isdisjoint(canonical(name)):
             return
         for said in _NAMED.findall(str(schema.get("description", ""))):
             giver = self.by_words.get(canonical(said))

@@ -31,7 +31,8 @@ from langgraph_toolmem.navigator.plan.problem import (
 )
 from langgraph_toolmem.navigator.plan.reach import reach_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
-from langgraph_toolmem.text.meaning import READING, Port, verb_of
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import Port, verb_of
 
 Strategy = Literal["alpha_beta", "annealing"]
 
@@ -409,7 +410,7 @@ def same_effects(one: ToolSpec, other: ToolSpec) -> bool:
         return True
     # Nobody declared them: a tool that lists must not take the place of one that deletes.
     verb, other_verb = verb_of(one.name), verb_of(other.name)
-    return not verb or not other_verb or (verb in READING) == (other_verb in READING)
+    return not verb or not other_verb or (verb in LEXICON.reading) == (other_verb in LEXICON.reading)
 
 
 def equivalents(

@@ -21,17 +21,8 @@ from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, wei
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.reach import Reach
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import (
-    FREE_TEXT,
-    GENERIC,
-    IDENTIFIERS,
-    READING,
-    VERBS,
-    Port,
-    canonical,
-    canonical_words,
-    meaning_of,
-)
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import Port, canonical, canonical_words, meaning_of
 from langgraph_toolmem.text.schema import Leaf, type_of
 from langgraph_toolmem.text.words import word_set, words
 
@@ -145,7 +136,7 @@ def value_source(port: Port, history: History) -> ValueSource:
         return ValueSource("user", "a choice from a list")
     # Identifiers that another system gave: the user may know a passport's number or the id in a shop of his own.
     of_another_system = word_set("external custom tax vat passport")
-    if port.meaning.words & IDENTIFIERS and not port.meaning.words & of_another_system:
+    if port.meaning.words & LEXICON.identifiers and not port.meaning.words & of_another_system:
         return ValueSource("produced", "an identifier that only a system knows")
     return ValueSource("either", "nothing says so")
 
@@ -250,7 +241,7 @@ class Producers:
         """Return True if the request says, in its words, what a tool does and to what."""
         said = {*canonical(spec.name), *canonical_words(words(spec.description.split(".", 1)[0]))}
         nouns = set(self.graph.nouns(spec.name))
-        verbs = (said & VERBS) - READING - nouns
+        verbs = (said & LEXICON.verbs) - LEXICON.reading - nouns
         if not nouns or not nouns <= self._asked:
             return False
         return bool(verbs & self._asked)
@@ -333,7 +324,7 @@ class PlanSearch:
             return 4
         own = canonical(_last_level(port.path))
         # A bare `id` is that of the target, not of each step on the way to it.
-        is_bare = len(own) == 1 and own[0] in GENERIC
+        is_bare = len(own) == 1 and own[0] in LEXICON.generic
         if own == canonical(known.path) and (port.tool == self.target or not is_bare):
             return 3
         same = (known.meaning.words, known.meaning.shape) == (port.meaning.words, port.meaning.shape)
@@ -405,7 +396,7 @@ class PlanSearch:
     def _kind_of(self, port: Port) -> str:
         """Return the input next to an id that says what sort it is: `source_type` of `source_id`; "" for none."""
         place, _, level = port.path.replace("[]", "").rpartition(".")
-        of = set(canonical(level)) - IDENTIFIERS
+        of = set(canonical(level)) - LEXICON.identifiers
         for other in self.needs(port.tool):
             beside, _, name = other.path.replace("[]", "").rpartition(".")
             if beside != place:
@@ -416,7 +407,7 @@ class PlanSearch:
         return ""
 
     def _question(self, port: Port) -> tuple[object, ...]:
-        if port.meaning.vague or port.meaning.words & FREE_TEXT:
+        if port.meaning.vague or port.meaning.words & LEXICON.free_text:
             return port.key
         return (self.graph.key_of(port), port.meaning.role)
 

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import ACTS, CHANGING, READING, canonical, resource, route_of, singular
+from langgraph_toolmem.text.lexicon import LEXICON
+from langgraph_toolmem.text.meaning import canonical, resource, route_of, singular
 from langgraph_toolmem.text.words import STOP_WORDS, stem, unaccented, word_set, words
 
 ASKS, ORDERS, UNCLEAR = 1.0, -1.0, 0.0
@@ -41,7 +42,9 @@ _QUESTIONS: Final = word_set(
     "що який яка які хто кому де коли чому як скільки чи є "  # uk
     "كم هل ما ماذا متى أين كيف أي لماذا"  # ar
 )
-_ASKING: Final = (READING - word_set("calculate compute estimate predict compare summarize explain detect extract")) | (
+_ASKING: Final = (
+    LEXICON.reading - word_set("calculate compute estimate predict compare summarize explain detect extract")
+) | (
     word_set(
         "tell know see look give download "
         "zeige zeig finde suche such liste nenne gib sag sage hole hol lies prufe "
@@ -66,7 +69,7 @@ _REMOVING: Final = word_set(
     "отмени отмените удали удалите убери скасуй скасуйте видали видаліть ألغ ألغي احذف أزل"
 )
 _ORDERING: Final = (
-    ((ACTS | CHANGING) - READING - word_set("tell give"))
+    ((LEXICON.acts | LEXICON.changing) - LEXICON.reading - word_set("tell give"))
     | _REMOVING
     | word_set(
         "void erstelle erzeuge sende schicke andere buche kaufe fuge starte stoppe setze "
@@ -256,8 +259,8 @@ def effect_of(spec: ToolSpec) -> float:
         return 1.0
     named = words(spec.name)
     ends = (named[0], named[-1]) if named else ()
-    if any(word in READING for word in ends):
+    if any(word in LEXICON.reading for word in ends):
         return 1.0
     # APIs that know POST alone read by it too, so POST without a verb of change says nothing.
-    changes = any(word in CHANGING for word in ends) or not spec.route.startswith("POST ")
+    changes = any(word in LEXICON.changing for word in ends) or not spec.route.startswith("POST ")
     return -1.0 if changes else 0.0

@@ -16,7 +16,6 @@ from letters import Letters
 
 from langgraph_toolmem import Atoms, ConfigurationError, InputError, ToolMemory
 from langgraph_toolmem.atoms.atoms import (
-    MAX_DEPTH,
     Atom,
     AtomRecord,
     make_atom,
@@ -106,7 +105,7 @@ def nested(depth: int) -> Any:
         {"visits": "many"},
         {"arguments": {"a": b"x"}},
         {"arguments": {"a": {1}}},
-        {"arguments": {"a": nested(MAX_DEPTH)}},
+        {"arguments": {"a": nested(64)}},
         {"arguments": {"a": nested(20_000)}},
         {"tool": 3},
     ],
@@ -127,7 +126,7 @@ ODD: dict[str, Any] = {
     "NaN in an argument": {"arguments": {"a": float("nan")}},
     "many slots": {"required_slots": [f"S{number}" for number in range(10_000)]},
     "long texts": {"goal": "refund " * 50_000, "about": "x" * 100_000, "tool": "t" * 10_000},
-    "deep": {"arguments": {"a": nested(MAX_DEPTH - 2)}},
+    "deep": {"arguments": {"a": nested(64 - 2)}},
 }
 
 

@@ -27,7 +27,7 @@ from langgraph_toolmem import (
 from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.recall import READING, RecalledEntry
+from langgraph_toolmem.entries.recall import ROWS_READ, RecalledEntry
 from langgraph_toolmem.offline.coldstart import Bootstrap, BootstrapBudget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.indexed import IndexedVectors
@@ -142,7 +142,7 @@ def test_of_entries_that_say_the_same_the_newest_stands_for_all_and_crowds_nobod
         ]  # fmt: skip
         assert {each.run for each in found} >= {episode(name, "send a mail to Ann") for name in ("149", "failed")}
         others = max(len(each.others) for each in memory.entries.ranked("send a mail to Ann"))
-        assert others == READING.same_words - 2, "the newest runs of these words are read, of which one failed"
+        assert others == ROWS_READ.same_words - 2, "the newest runs of these words are read, of which one failed"
 
 
 # --- the record ---

@@ -1,0 +1,147 @@
+"""The words of interfaces: verbs of tools, words that say nothing, words that say what sort of value one is.
+
+General English of interfaces, in lower case and singular. All of this is our own choice [O]; the NaviAgent paper
+clusters parameters by embeddings of their descriptions and gives no word lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from langgraph_toolmem.text.words import word_set
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Words by what they say in the name of a tool or a parameter.
+
+    Attributes:
+        aliases: other spelling -> spelling. ``title`` is what a name is called where things have titles.
+        from_side, to_side: where a value stands if there are two of a kind: ``origin_city``, ``destination_city``.
+        noise: words that say nothing about what a value or a tool is of, as long as others are left.
+        generic: words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose.
+        reading: verbs of tools that leave the world as it is.
+        changing: verbs of tools that change it.
+        verbs: words that begin the name of a tool.
+        strict_verbs: verbs that are no nouns as well.
+        acts: words that begin what a user asks for.
+        prepositions: words that end what a tool is about.
+        identifiers: values that only a system knows: they come out of another call.
+        secrets: values that are never kept.
+        free_text: values in the user's or the model's own words.
+        people: parts that people play in a record: where nothing else gives the id of one, users do.
+        caller: parts of a path that mean who calls, in place of an id.
+        personal: values that describe a person.
+    """
+
+    aliases: Mapping[str, str]
+    from_side: frozenset[str]
+    to_side: frozenset[str]
+    noise: frozenset[str]
+    generic: frozenset[str]
+    reading: frozenset[str]
+    changing: frozenset[str]
+    verbs: frozenset[str]
+    strict_verbs: frozenset[str]
+    acts: frozenset[str]
+    prepositions: frozenset[str]
+    identifiers: frozenset[str]
+    secrets: frozenset[str]
+    free_text: frozenset[str]
+    people: frozenset[str]
+    caller: frozenset[str]
+    personal: frozenset[str]
+
+
+def _lexicon() -> Lexicon:
+    spellings = (
+        "q:query keyword:query search:query term:query lat:latitude lng:longitude lon:longitude long:longitude "
+        "tel:phone telephone:phone mobile:phone zip:zipcode postcode:zipcode postal:zipcode lang:language qty:quantity "
+        "link:url uri:url href:url img:image photo:image picture:image pic:image num:number no:number nr:number "
+        "desc:description addr:address dest:destination dst:destination src:source msg:message pwd:password "
+        "cat:category ticker:symbol uuid:id guid:id identifier:id ids:id dob:birthdate birthday:birthdate mail:email "
+        "title:name dept:department org:organization organisation:organization acct:account repo:repository "
+        "dir:directory folder:directory pos:position temp:temperature max:maximum min:minimum info:information "
+        "txt:text ts:timestamp datetime:time fname:firstname lname:lastname surname:lastname forename:firstname "
+        "ccy:currency geoid:geo"
+    )
+    reading = word_set(
+        "get fetch read retrieve list search find lookup look query view show display describe count check browse "
+        "inspect preview calculate compute estimate predict compare summarize explain detect extract is has exists "
+        "grep"
+    )
+    changing = word_set(
+        "create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel "
+        "assign enable disable activate deactivate suspend register subscribe install uninstall publish approve reject "
+        "deny revoke submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach "
+        "detach increment decrement consume allocate provision deploy restore revert undo terminate kill restart "
+        "reboot mute promote hide synchronize migrate initialize configure write apply extend renew expire discard "
+        "convert reschedule postpone toggle upsert put fix escalate execute reserve deduct reimburse capture retry "
+        "make charge refund claim ensure trigger run start stop set reset update change save lock mark book order ship "
+        "sign post archive move copy schedule launch release transfer deposit purchase upload import export invite "
+        "drop clear empty flush upvote vote process pop next"
+    )
+    verbs = (
+        reading
+        | changing
+        | word_set(
+            "resolve patch generate translate analyze analyse encrypt decrypt select download close open turn verify "
+            "validate authenticate login logout unsubscribe follow unfollow parse play report exchange return share "
+            "record plan track rate review like message mention comment place sort"
+        )
+    )
+    also_nouns = word_set(
+        "post list book order schedule play show check view report reserve exchange return purchase copy move share "
+        "record plan track rate review like display describe transfer invite message mention comment assign place sort "
+        "preview estimate trigger charge claim process vote lock mark ship sign archive launch release deposit import "
+        "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
+    )
+    return Lexicon(
+        aliases=dict([pair.split(":") for pair in spellings.split()]),
+        from_side=word_set(
+            "from origin source start begin departure depart pickup outbound minimum base since after old previous"
+        ),
+        to_side=word_set(
+            "to destination target end finish arrival dropoff inbound return maximum until before new upper"
+        ),
+        noise=word_set(
+            "the a an of input param parameter arg argument field string str int integer value my your its our his her "
+            "their any some one each that this which or and in by raw given specific certain particular single current "
+            "selected nearest closest default latest recent primary main matching unique numeric valid full new "
+            "internal digit character alphanumeric short long optional required first last exact actual available "
+            "pending all top best random popular real public private detailed next previous newly created"
+        ),
+        generic=word_set(
+            "id name code type status value key number text data result description date time url image count total "
+            "message content slug label information detail list response output input success error version query "
+            "format size length page limit offset sort level rank score rating position index flag kind tag comment "
+            "note body subject amount price year month day hour minute second summary field row meta metadata "
+            "attribute property unit percent percentage path timestamp cursor token"
+        ),
+        reading=reading,
+        changing=changing,
+        verbs=verbs,
+        strict_verbs=verbs - also_nouns,
+        acts=verbs | word_set("mail email tell ask give use go write call pay ensure tag remind make reply forward"),
+        prepositions=word_set("by for with from in of to on at via using per as and"),
+        identifiers=word_set(
+            "id token cursor hash sha handle slug key reference ref geo fingerprint accesstoken pointer"
+        ),
+        secrets=word_set("apikey password secret credential pin passphrase otp cvv"),
+        free_text=word_set(
+            "query text message content description comment subject body note prompt reason question summary sentence "
+            "caption instruction feedback expression keyword review"
+        ),
+        people=word_set(
+            "requester assignee owner author creator member approver reviewer sender recipient actor manager "
+            "participant invitee attendee collaborator responder reporter submitter operator subscriber assigner "
+            "editor"
+        ),
+        caller=word_set("me self myself whoami current"),
+        personal=word_set("firstname lastname fullname birthdate phone age gender"),
+    )
+
+
+LEXICON: Final = _lexicon()
