@@ -16,11 +16,6 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-MEBIBYTE: Final = 2**20
-_PLAIN: Final = (str, int, float, bytes, type(None))
-OVERHEAD: Final = 150
-"""Bytes of an entry besides its texts: its key, and its place in the table."""
-
 
 class Cached(Protocol[P, R]):
     """A function with a cache of its results, and with the functions that `functools.lru_cache` gives it."""
@@ -68,20 +63,22 @@ def cached(
     """
 
     def decorate(function: Callable[P, R]) -> Cached[P, R]:
+        place_in_table = 150  # bytes of an entry besides its texts: its key, and its place in the table
+
         @wraps(function)
         def compute(*args: P.args, **kwargs: P.kwargs) -> R:
             result = function(*args, **kwargs)
             size = bytes_of((args, result)) if weigh is None else weigh(*args, **kwargs)
-            budget.used += size + OVERHEAD
+            size += place_in_table
+            budget.used += size
             if budget.used > budget.most:
                 budget.empty()
-                budget.used = size + OVERHEAD
+                budget.used = size
             return result
 
         kept = cast("Cached[P, R]", lru_cache(maxsize=None)(compute))
-        budget = ByteBudget(
-            f"{function.__module__}.{function.__qualname__}", int(mebibytes * MEBIBYTE), 0, kept.cache_clear
-        )
+        name = f"{function.__module__}.{function.__qualname__}"
+        budget = ByteBudget(name, most=int(mebibytes * 2**20), used=0, empty=kept.cache_clear)
         budgets.add(budget)
         return kept
 
@@ -95,7 +92,7 @@ def bytes_of(value: Any) -> int:
     while waiting:
         part = waiting.pop()
         total += sys.getsizeof(part)
-        if isinstance(part, _PLAIN):
+        if isinstance(part, (str, int, float, bytes, type(None))):
             continue
         if isinstance(part, dict):
             waiting += part.keys()
@@ -108,8 +105,13 @@ def bytes_of(value: Any) -> int:
 
 
 def _fields(part: Any) -> Iterable[Any]:
-    slots = [getattr(part, name) for name in getattr(type(part), "__slots__", ()) if hasattr(part, name)]
-    return [*slots, *vars(part).values()] if hasattr(part, "__dict__") else slots
+    values = []
+    for name in getattr(type(part), "__slots__", ()):
+        if hasattr(part, name):
+            values.append(getattr(part, name))
+    if hasattr(part, "__dict__"):
+        values += vars(part).values()
+    return values
 
 
 def forget_texts() -> None:

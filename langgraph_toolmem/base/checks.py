@@ -42,7 +42,8 @@ def policy_given(policy: P | None, kind: type[P], name: str = "policy") -> P | N
 
 def check_fields(name: str, given: set[str], known: set[str], kind: str = "field") -> None:
     """Raise ConfigurationError with the first unknown field and the most similar known one."""
-    if unknown := sorted(given - known):
+    unknown = sorted(given - known)
+    if unknown:
         meant = nearest(unknown[0], known)
         instead = f"did you mean {meant!r}? Its" if meant else "its"
         raise ConfigurationError(f"{name} has no {kind} {unknown[0]!r}; {instead} {kind}s: {', '.join(sorted(known))}.")
@@ -51,7 +52,7 @@ def check_fields(name: str, given: set[str], known: set[str], kind: str = "field
 def with_known_options(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Return a function that raises ConfigurationError for an unknown keyword, with the most similar option."""
     parameters = signature(function).parameters.values()
-    known = {each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY} - {"self"}
+    known = {parameter.name for parameter in parameters if parameter.kind is not Parameter.POSITIONAL_ONLY} - {"self"}
     owner = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
@@ -73,7 +74,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to a misspelt one, if any is similar."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.7)), None)
+    matches = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return matches[0] if matches else None
 
 
 def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tuple[int, str]:
@@ -111,18 +113,21 @@ def is_count(value: Any, least: int) -> bool:
 
 def names_given(what: str, given: Any) -> tuple[str, ...]:
     """Return names of tools, each once. Raises ConfigurationError if they are no collection of texts."""
-    names = () if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) else tuple(given)
-    if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
-        raise ConfigurationError(f"{what} is a list of names of tools, not {given!r}.")
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(_texts_given(what, given, "tools")))
 
 
 def fields_given(what: str, given: Any) -> frozenset[str]:
     """Return names of fields. Raises ConfigurationError if they are no collection of texts."""
-    names = () if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) else tuple(given)
-    if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
-        raise ConfigurationError(f"{what} is a list of names of fields, not {given!r}.")
-    return frozenset(names)
+    return frozenset(_texts_given(what, given, "fields"))
+
+
+def _texts_given(what: str, given: Any, of: str) -> tuple[str, ...]:
+    is_collection = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    names = tuple(given) if is_collection else ()
+    is_empty = not names and given not in ((), [], set(), frozenset())
+    if is_empty or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"{what} is a list of names of {of}, not {given!r}.")
+    return names
 
 
 def constants_given(given: Any) -> frozenset[str]:

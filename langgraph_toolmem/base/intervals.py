@@ -6,18 +6,15 @@ import math
 from statistics import NormalDist
 from typing import Final
 
-ENOUGH: Final = 20
-_PRECISION: Final = 1e-13
-_STEP: Final = 1e-10
-"""Relative step from which Newton's method, whose errors are squared at each step, is at the precision of a float."""
-_STEPS: Final = 200
+MAX_STEPS: Final = 200
 """Steps of an iteration at most. 10^7 cases need 80 of the fraction at the ends of an interval, and 3 of Newton's."""
-_NEARLY_ZERO: Final = 1e-300
 
 
 def percentage(part: float, whole: float) -> str:
-    """Return a share in percent, as in "93 %"; "–" for fewer than ENOUGH cases."""
-    return f"{100 * part / whole:.0f} %" if whole >= ENOUGH else "–"
+    """Return a share in percent, as in "93 %"; "–" for fewer than 20 cases."""
+    if whole < 20:
+        return "–"
+    return f"{100 * part / whole:.0f} %"
 
 
 def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:
@@ -36,9 +33,11 @@ def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float
 
 def _beta_quantile(probability: float, a: int, b: int) -> float:
     """Return the x at which the distribution Beta(a, b) reaches a probability: Newton's method, kept in a bracket."""
+    # Newton's errors are squared at each step: from here on the next one is at the precision of a float.
+    relative_step = 1e-10
     low, high = 0.0, 1.0
     x = _wilson_limit(probability, a, b)
-    for _ in range(_STEPS):
+    for _ in range(MAX_STEPS):
         density = _density(x, a, b)
         excess = beta_cdf(x, a, b) - probability
         if excess > 0:
@@ -48,7 +47,7 @@ def _beta_quantile(probability: float, a: int, b: int) -> float:
         guess = x - excess / density if density > 0 else low
         if not low < guess < high:
             guess = (low + high) / 2
-        if abs(guess - x) <= _STEP * x:
+        if abs(guess - x) <= relative_step * x:
             return guess
         x = guess
     return x
@@ -78,10 +77,11 @@ def beta_cdf(x: float, a: int, b: int) -> float:
 
 def _beta_fraction(x: float, a: int, b: int) -> float:
     """Return the continued fraction of the incomplete beta function, by Lentz's method."""
+    precision = 1e-13
     numerator = 1.0
     denominator = 1 / _not_zero(1 - (a + b) * x / (a + 1))
     value = denominator
-    for step in range(1, _STEPS):
+    for step in range(1, MAX_STEPS):
         place = a + 2 * step
         even = step * (b - step) * x / ((place - 1) * place)
         odd = -(a + step) * (a + b + step) * x / (place * (place + 1))
@@ -90,10 +90,11 @@ def _beta_fraction(x: float, a: int, b: int) -> float:
             denominator = 1 / _not_zero(1 + term * denominator)
             change = numerator * denominator
             value *= change
-        if abs(change - 1) <= _PRECISION:
+        if abs(change - 1) <= precision:
             break
     return value
 
 
 def _not_zero(value: float) -> float:
-    return value if abs(value) > _NEARLY_ZERO else _NEARLY_ZERO
+    nearly_zero = 1e-300
+    return value if abs(value) > nearly_zero else nearly_zero

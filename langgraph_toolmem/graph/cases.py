@@ -551,6 +551,10 @@ def carry_over(value: Any, old: str, new: str) -> Carried:
         members = {name: carry_over(inner, old, new) for name, inner in value.items()}
         values = {name: member.value for name, member in members.items()}
         return Carried(values, any(member.changed for member in members.values()))
+    return _carried_text(value, old, new)
+
+
+def _carried_text(value: Any, old: str, new: str) -> Carried:
     text = str(value)
     for before, after in replacements(old, new):
         for form, replacement in _forms(before, after):

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ValidationError
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.text.meaning import route_of
-from langgraph_toolmem.text.schema import compact
+from langgraph_toolmem.text.schema import compact, followed
 
 logger = logging.getLogger("langgraph_toolmem.runs.tools")
 
@@ -82,9 +82,9 @@ class ToolSpec:
     def properties(self) -> dict[str, dict[str, Any]]:
         """Parameter name to its schema, with an outermost local ``$ref`` resolved."""
         resolved: dict[str, dict[str, Any]] = {}
-        for name, schema in self._resolved(self.parameters).get("properties", {}).items():
+        for name, schema in followed(self.parameters, self.parameters).get("properties", {}).items():
             # JSON schema also allows True for "any value".
-            resolved[name] = dict(self._resolved(schema)) if isinstance(schema, Mapping) else {}
+            resolved[name] = dict(followed(schema, self.parameters)) if isinstance(schema, Mapping) else {}
         return resolved
 
     @functools.cached_property
@@ -97,7 +97,7 @@ class ToolSpec:
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
-        return frozenset(self._resolved(self.parameters).get("required", ()))
+        return frozenset(followed(self.parameters, self.parameters).get("required", ()))
 
     def problem(self, args: Mapping[str, Any]) -> str | None:
         """Return the first error of arguments in one line that names the parameter; None if they are valid.
@@ -153,31 +153,6 @@ class ToolSpec:
             reason = _line(f"the schema of {self.name} cannot be used: {error}")
             logger.warning("%s; no call of this tool will be proposed", reason)
             return reason
-
-    def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Follow local ``$ref`` s from the outermost level of a schema; keys next to a ``$ref`` win."""
-        for _ in range(8):  # references may form a circle
-            reference = schema.get("$ref")
-            if not isinstance(reference, str) or not reference.startswith("#"):
-                return schema
-            target = self._target(reference)
-            if target is None:
-                return schema
-            nearby = dict(schema)
-            del nearby["$ref"]
-            schema = {**target, **nearby}
-        return schema
-
-    def _target(self, reference: str) -> Mapping[str, Any] | None:
-        """Return the schema that a local JSON pointer names; None if there is none."""
-        target: Any = self.parameters
-        for part in reference[1:].split("/"):
-            if not part:
-                continue
-            if not isinstance(target, Mapping):
-                return None
-            target = target.get(part.replace("~1", "/").replace("~0", "~"))
-        return target if isinstance(target, Mapping) else None
 
 
 SideEffects: TypeAlias = Literal["reads", "changes", "destroys", "controls"]

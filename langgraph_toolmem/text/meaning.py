@@ -444,20 +444,31 @@ def outputs_of(
     for path, types in (observed or {}).items():
         if path not in ports:
             ports[path] = _port(spec, Leaf(path, frozenset(types)), "out")
+    if "id" not in ports:
+        implied = _implied_id(spec, declared, ports, inputs)
+        if implied is not None:
+            ports["id"] = implied
+    return tuple(ports.values())
+
+
+def _implied_id(
+    spec: Described, declared: Sequence[Leaf], ports: Mapping[str, Port], inputs: Iterable[Port] | None
+) -> Port | None:
+    """Return the id that an output holds though nobody says so; None if it says enough, or takes that id."""
     way = route_of(spec.route)
-    lists = way is not None and way.lists and not any("[]" in path for path in ports)
-    if "id" in ports or not (lists or all(_says_nothing(port) for port in ports.values())):
-        return tuple(ports.values())
+    lists_undeclared = way is not None and way.lists and not any("[]" in path for path in ports)
+    if not lists_undeclared and not all(_says_nothing(port) for port in ports.values()):
+        return None
     implied = _implied_by(declared, spec)
     if not implied:
-        return tuple(ports.values())
+        return None
     # What takes an id does not find it; a list takes ids as filters.
     taken: Iterable[Port] = ()
-    if not lists:
+    if not lists_undeclared:
         taken = inputs_of(spec) if inputs is None else inputs
-    if not any(port.meaning.words == implied for port in (*ports.values(), *taken)):
-        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(implied, named=False))
-    return tuple(ports.values())
+    if any(port.meaning.words == implied for port in (*ports.values(), *taken)):
+        return None
+    return Port(spec.name, "id", "out", Leaf("id"), Meaning(implied, named=False))
 
 
 def _says_nothing(port: Port) -> bool:

@@ -20,7 +20,7 @@ MAX_LEAVES: Final = 96
 """Leaves kept of one schema; the shallow ones come first, so what is lost lies deep."""
 MAX_DEPTH: Final = 6
 MAX_CHOICES: Final = 32
-_MERGED: Final = ("allOf", "anyOf", "oneOf")
+COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Described(Protocol):
@@ -238,18 +238,36 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8, known: _Kn
 
 
 def _resolved(schema: dict[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
-    target: Mapping[str, Any] = schema
-    for _ in range(steps):
-        reference = target.get("$ref")
-        if not isinstance(reference, str):
-            break
-        siblings = {key: value for key, value in target.items() if key != "$ref"}
-        named = lookup(root, reference)
-        target = {**named, **siblings} if isinstance(named, Mapping) else siblings
-    has_parts = any(isinstance(target.get(key), Sequence) for key in _MERGED)
+    target = followed(schema, root, most=steps)
+    if "$ref" in target:  # it cannot be followed
+        target = {key: value for key, value in target.items() if key != "$ref"}
+    has_parts = any(isinstance(target.get(key), Sequence) for key in COMBINATIONS)
     if steps > 0 and has_parts:
         return _merged(target, root, steps, known)
     return target
+
+
+def followed(schema: Mapping[str, Any], root: Mapping[str, Any], *, most: int = 8) -> Mapping[str, Any]:
+    """Return a schema with the local ``$ref`` s of its outermost level followed. Keys next to a ``$ref`` win.
+
+    A reference that cannot be followed stays: a remote one, one to nothing, one in a circle. Where no key is added, it
+    is the very mapping in `root`.
+
+    Args:
+        schema: the schema.
+        root: references lead into it.
+        most: references in a row that are followed; a circle of them has no end.
+    """
+    for _ in range(most):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return schema
+        named = lookup(root, reference)
+        if not isinstance(named, Mapping):
+            return schema
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**named, **siblings} if siblings else named
+    return schema
 
 
 def lookup(root: Mapping[str, Any], reference: str) -> Any:
@@ -271,11 +289,11 @@ def lookup(root: Mapping[str, Any], reference: str) -> Any:
 
 
 def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
-    whole: dict[str, Any] = {key: value for key, value in schema.items() if key not in _MERGED}
+    whole: dict[str, Any] = {key: value for key, value in schema.items() if key not in COMBINATIONS}
     properties: dict[str, Any] = dict(_mapping(schema.get("properties")))
     required = set(_texts(schema.get("required")))
     types = set(types_of(whole)) if "type" in whole else set()
-    for key in _MERGED:
+    for key in COMBINATIONS:
         given = schema.get(key)
         if not isinstance(given, Sequence) or isinstance(given, str):
             continue

@@ -281,6 +281,10 @@ def shape_of(token: str) -> str | None:
         return _shape_without_digits(token, kind)
     if token.isdigit():
         return f"<digits{len(token)}>" if len(token) > 3 else "<number>"
+    return _shape_with_digits(token, kind)
+
+
+def _shape_with_digits(token: str, kind: str) -> str:
     is_plain_number = kind == "NUMBER" and token[0] != "#" and token[-1].isdigit()
     if is_plain_number or kind in ("AMOUNT", "PERCENT"):
         return "<number>"

@@ -13,7 +13,7 @@ import pytest
 from modules import PACKAGE, modules, one_worker
 
 from langgraph_toolmem.base import caches
-from langgraph_toolmem.base.caches import MEBIBYTE, KeptTexts, cached, forget_texts
+from langgraph_toolmem.base.caches import KeptTexts, cached, forget_texts
 from langgraph_toolmem.graph.cases import replacements
 from langgraph_toolmem.runs.messages import output_of_text
 from langgraph_toolmem.text.requests import terms_of
@@ -59,7 +59,7 @@ def test_a_full_cache_is_emptied_and_counts_what_it_holds() -> None:
     for text in texts:
         assert doubled(text) == text * 2
     budget = next(budget for budget in caches.budgets if budget.name.endswith("doubled"))
-    assert 0 < budget.used <= budget.most == MEBIBYTE // 100
+    assert 0 < budget.used <= budget.most == 2**20 // 100
     assert 0 < doubled.cache_info().currsize < 4
     assert doubled(texts[-1]) == texts[-1] * 2
     assert len(made) == 30

@@ -23,7 +23,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.text.schema import lookup
+from langgraph_toolmem.text.schema import followed, lookup
 
 Source = Mapping[str, Any] | str | Path
 
@@ -77,18 +77,14 @@ class Document:
         Raises:
             RefusalError: a reference leads nowhere or in a circle.
         """
-        most = 32  # references in a row: a circle of them has no end
-        current = mapping_of(value)
-        siblings: dict[str, Any] = {}
-        for _ in range(most):
-            reference = current.get("$ref")
-            if not isinstance(reference, str):
-                # The mapping itself where nothing is added: `Schemas` tells parts apart by identity.
-                return {**current, **siblings} if siblings else current
-            siblings = {**current, **siblings}
-            del siblings["$ref"]
-            current = mapping_of(self.target(reference))
-        raise RefusalError(f"$ref {reference} leads in a circle")
+        schema = followed(mapping_of(value), self.root, most=32)
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            # The mapping itself where nothing is added: `Schemas` tells parts apart by identity.
+            return schema
+        if isinstance(self.target(reference), Mapping):
+            raise RefusalError(f"$ref {reference} leads in a circle")
+        return {key: part for key, part in schema.items() if key != "$ref"}
 
     def followed_or_empty(self, value: Any) -> Mapping[str, Any]:
         """Return what `followed` does, and {} where it raises: for answers, which a call does not need."""
