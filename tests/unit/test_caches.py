@@ -21,7 +21,10 @@ from langgraph_toolmem.text.values import kind_of, read_text, values_in
 from langgraph_toolmem.text.words import stem
 
 NO_TEXTS = {
+    "atoms/extract.py": "an expression and a list of words",
     "atoms/retrieve.py": "for one search",
+    "atoms/slots.py": "an expression and lists of words",
+    "graph/seen_input.py": "expressions of dates",
     "inertia/agents.py": "policies of agents",
     "inertia/prefetch.py": "classes of tools",
     "inertia/settings.py": "names of settings that a program wrote",
