@@ -141,7 +141,7 @@ class Atoms(Method):
         from langgraph_toolmem.atoms.retrieve import AtomQuestion, Resolver, by_name
         from langgraph_toolmem.atoms.slots import known_given
 
-        several = isinstance(goal, Iterable) and not isinstance(goal, str)
+        several = not isinstance(goal, str) and isinstance(goal, Iterable)
         goals: tuple[Any, ...] = tuple(goal) if several else (goal,)
         if not all(isinstance(text, str) for text in (*goals, state)):
             raise ConfigurationError("`goal` and `state` must be texts; `goal` may be several.")

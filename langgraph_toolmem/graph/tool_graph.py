@@ -64,7 +64,7 @@ GRAPH_LIMITS: Final = GraphLimits()
 
 
 @dataclass(slots=True)
-class RunRecord:
+class KeptRun:
     """A run (an episode). On disk it is the list of these fields.
 
     Attributes:
@@ -89,7 +89,7 @@ class RunRecord:
         return [self.shortcuts, self.score, self.comment, self.owner, self.author, self.weight, self.when]
 
     @classmethod
-    def from_plain(cls, plain: list[Any]) -> RunRecord:
+    def from_plain(cls, plain: list[Any]) -> KeptRun:
         return cls(*plain)
 
 
@@ -348,7 +348,7 @@ class ToolGraph(_Parts):
         self.cases = CaseIndex()
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
-        self.runs: dict[str, RunRecord] = {}
+        self.runs: dict[str, KeptRun] = {}
         self._seen: dict[int, None] = {}
         self._tables: dict[str, Table] = {}
         self._unclaimed: dict[str, Any] = {}
@@ -511,7 +511,7 @@ class ToolGraph(_Parts):
         self.counters[counter] = self.counters.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
-        record = self.runs.setdefault(run, RunRecord())
+        record = self.runs.setdefault(run, KeptRun())
         record.shortcuts += shortcuts
         if user is not None:
             # The smaller one, so that the order of arrival does not matter.
@@ -668,7 +668,7 @@ class ToolGraph(_Parts):
         shapes.check_runs(state["runs"])
         shapes.check_cases(state["cases"])
         super().load(state)
-        self.runs = {run: RunRecord.from_plain(plain) for run, plain in state["runs"].items()}
+        self.runs = {run: KeptRun.from_plain(plain) for run, plain in state["runs"].items()}
         self.cases.load(state["cases"])
         self._seen = dict.fromkeys(number for (number,) in struct.iter_unpack("<Q", state["seen"]))
         self._unclaimed = dict(state["tables"])

@@ -74,11 +74,15 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
 
     def answer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         try:
-            asking = _asking(runtime, messages_key)
-            if asking.messages and method.core.held_out(asking.messages, asking.thread_id):
+            summary_call = _summary_call(runtime, messages_key)
+            if summary_call.messages and method.core.held_out(summary_call.messages, summary_call.thread_id):
                 return nothing
             advice = method.advise(
-                asking.messages, summary=summary, policy=policy, thread_id=asking.thread_id, user_id=asking.user_id
+                summary_call.messages,
+                summary=summary,
+                policy=policy,
+                thread_id=summary_call.thread_id,
+                user_id=summary_call.user_id,
             )
             method.note_shown(advice, [suggestion.tool for suggestion in advice.suggestions])
         except Exception as error:  # noqa: BLE001 - the run goes on
@@ -100,7 +104,7 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SummaryCall:
     """The history in which the summary tool is called, and its owner. Outside a graph there is none."""
 
     messages: list[Any] = field(default_factory=list)
@@ -108,15 +112,15 @@ class Asking:
     user_id: str | None = None
 
 
-def _asking(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> Asking:
+def _summary_call(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> SummaryCall:
     """Return the history as it will be once the call is answered: the summary's turn ends it."""
     if runtime is None:
-        return Asking()
+        return SummaryCall()
     messages = list(read_key(runtime.state, messages_key) or ())
     if messages and runtime.tool_call_id:
         messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
     config: RunnableConfig = runtime.config or {}
-    return Asking(messages, thread_id_of(config), user_id_of(config, runtime))
+    return SummaryCall(messages, thread_id_of(config), user_id_of(config, runtime))
 
 
 # --- the step ---
