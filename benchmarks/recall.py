@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
-from scipy.signal import find_peaks
 
 from benchmarks import command, conclude, lines_of, present, show
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.papers.memtoolagent import dynamic_n
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
 EMBEDDERS: Final = ("built-in", "MiniLM")
@@ -270,25 +270,12 @@ def embedded(name: str) -> Similarity:
 # --- methods ----------------------------------------------------------------------------------------------------
 
 
-def dynamic_n(values: Sequence[float]) -> int:
-    """MemToolAgent's number: where the slope of the line through 2R + 1 values, R = 10 at most, has its first peak.
-
-    The paper does not say what is done where there is no peak: 5.
-    """
-    radius = min(10, (len(values) - 3) // 2)
-    if radius < 1:
-        return 5
-    steps = np.arange(-radius, radius + 1)
-    peaks, _ = find_peaks(-np.correlate(values, steps, "valid") / (steps @ steps), prominence=1e-5)
-    return min(int(peaks[0]) + radius, HEAD) if len(peaks) else 5
-
-
 def rules() -> dict[str, Callable[[list[float]], int]]:
     """What decides by similarity alone: how many of a falling list."""
     fixed: dict[str, Callable[[list[float]], int]] = {f"fixed {n}": lambda _, n=n: n for n in FIXED}  # type: ignore[misc]
     return fixed | {
         "largest gap": lambda values: int(np.argmax(-np.diff(values))) + 1,
-        "paper": dynamic_n,
+        "paper": partial(dynamic_n, most=HEAD),
     }
 
 

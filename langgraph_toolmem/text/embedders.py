@@ -14,6 +14,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from operator import mul
 from pathlib import Path
@@ -197,10 +198,9 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
         return spec
     if spec is None or isinstance(spec, LexicalEmbedder):
         lexical = spec or LexicalEmbedder()
-        return Embedder(f"{BUILTIN}{VERSION}:{lexical.dimension}", lambda: lexical, builtin=True)
+        return Embedder(f"{BUILTIN}{VERSION}:{lexical.dimension}", _returning(lexical), builtin=True)
     if isinstance(spec, Embeddings):
-        given = spec
-        return Embedder(_name_of(given), lambda: given)
+        return Embedder(_name_of(spec), _returning(spec))
     if not isinstance(spec, str):
         raise ConfigurationError(f"`embeddings` cannot be a {type(spec).__name__}. {_FORMS}")
     if spec.startswith(_SENTENCE_TRANSFORMERS):
@@ -209,6 +209,15 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
     if parts is None:
         raise ConfigurationError(f"`embeddings` cannot be {spec!r}. {_FORMS}")
     return _provider(parts[1], parts[2].strip())
+
+
+def _returning(embeddings: Embeddings) -> Callable[[], Embeddings]:
+    """Return what an `Embedder` loads where there is nothing to load."""
+
+    def load() -> Embeddings:
+        return embeddings
+
+    return load
 
 
 def _provider(provider: str, model: str) -> Embedder:
@@ -232,10 +241,10 @@ def _sentence_transformers(model: str) -> Embedder:
     folder = Path(model).expanduser()
     if folder.is_dir():
         name = f"{_SENTENCE_TRANSFORMERS}{folder.resolve().name}@{_fingerprint(folder)}"
-        return Embedder(name, lambda: _SentenceTransformer(str(folder)))
+        return Embedder(name, partial(_SentenceTransformer, str(folder)))
     if model.startswith((".", "~", os.sep)):
         raise ConfigurationError(f"{what}: there is no such folder.")
-    return Embedder(f"{_SENTENCE_TRANSFORMERS}{model}", lambda: _SentenceTransformer(model))
+    return Embedder(f"{_SENTENCE_TRANSFORMERS}{model}", partial(_SentenceTransformer, model))
 
 
 class _SentenceTransformer(Embeddings):
@@ -313,7 +322,9 @@ def _fingerprint(folder: Path) -> str:
 
 def clean(text: str) -> str:
     """Return the text without lone surrogates, which models write and no encoder takes: they become ``?``."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
 
 
 def _first_line(error: Exception) -> str:
