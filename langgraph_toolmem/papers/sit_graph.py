@@ -3,7 +3,7 @@
 The graph's nodes are tools. An edge from the last tool to a tool weighs N + Σ 1/n, with N its uses in successful runs
 and n the number of transitions of each such run. Where the agent summarised the present state, the edges with summaries
 come first, each by its most similar summary. If too few edges are left, tools follow whose descriptions fit the
-request. The paper numbers none of these rules.
+request. The weight is the paper's with c = 1; k = 2 was its best number of suggestions.
 
 | | the paper (`SITPolicy.paper()`) | the default |
 |---|---|---|
@@ -15,7 +15,7 @@ request. The paper numbers none of these rules.
 | next tool is the first / one of the two | 25.5 / 32.5 % | 65.3 / 79.8 % |
 
 The last line is of 8 APIs (bfcl_v3_multi_turn), two splits of `benchmarks.sit`. These recorded runs have no summaries,
-so the paper's first kind of evidence cannot act there. Where agents write summaries, nobody has measured it.
+so the paper's first kind of evidence cannot act there. Runs with written summaries are not measured.
 """
 
 from __future__ import annotations
