@@ -43,6 +43,8 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.prefetch import Prefetch
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
+    from langgraph_toolmem.middleware import tool_memory_middleware
+    from langgraph_toolmem.models import with_tool_memory
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.planner import Plan
     from langgraph_toolmem.navigator.tool_search.search import ToolHit
@@ -79,6 +81,8 @@ _HOMES = {
     "ToolHit": "navigator.tool_search.search",
     "ToolMemory": "memory",
     "default_methods": "memory",
+    "tool_memory_middleware": "middleware",
+    "with_tool_memory": "models",
 }
 """Module of each public name."""
 
@@ -122,6 +126,8 @@ __all__ = [
     "ToolMemoryError",
     "__version__",
     "default_methods",
+    "tool_memory_middleware",
+    "with_tool_memory",
 ]
 
 
