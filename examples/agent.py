@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import InertiaSettings, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
@@ -42,6 +42,7 @@ agent: Any = create_agent(
     model,
     [find_customer, latest_order],
     middleware=tool_memory_middleware(memory),  # new; with middleware of yours: (memory, outer=[yours])
+    context_schema=InertiaSettings,  # lets Studio set shadow mode or a precision for a run
 )
 
 

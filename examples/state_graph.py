@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import InertiaSettings, ToolMemory
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
@@ -38,11 +38,11 @@ def call_model(state: MessagesState) -> dict[str, Any]:
     return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
 
 
-builder: StateGraph[MessagesState] = StateGraph(MessagesState)
+builder = StateGraph(MessagesState, context_schema=InertiaSettings)  # new: settings of a run, as Studio shows them
 builder.add_node("agent", call_model)
 builder.add_node("tools", ToolNode(tools))
-builder.add_node("inertia", InertiaShortcut(memory, tools))  # new: decides whether to ask the model
-builder.add_node("record", Recorder(memory))  # new: learns from the last answer
+InertiaShortcut(memory, tools).add_to(builder, "inertia")  # new: decides whether to ask the model
+Recorder(memory).add_to(builder, "record")  # new: learns from the last answer
 builder.add_edge(START, "inertia")  # was: to "agent"
 builder.add_edge("tools", "inertia")  # was: to "agent"
 builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])  # new

@@ -289,7 +289,9 @@ class Match(NamedTuple):
     @property
     def evidence(self) -> str:
         """The reason, in one line without a word of the requests."""
-        return f"{self.covered:.0%} of the wording, its like {self.neighbour:.0%}; vote {self.vote:.0%}"
+        shared = f"shares {self.covered:.0%} of its words with the request"
+        others = f"{self.neighbour:.0%} with the past run that is nearest but one"
+        return f"{shared}, {others}; of similar runs {self.vote:.0%} called the same tools"
 
 
 class Similarities(NamedTuple):

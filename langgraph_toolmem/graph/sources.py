@@ -314,11 +314,11 @@ def describe(descriptor: str) -> str:
         return f"the same value as {parameter} of the earlier call to {tool}"
     if kind == "o":
         tool, _, path = rest.partition("|")
-        return f"{path} in the output of {tool}"
+        return _place(path, tool)
     if kind == "l":
         tool, path, how = rest.split("|")
         which = "the next unused element" if how == "next" else "for each call one unused element"
-        return f"{which} of {path} in the output of {tool}"
+        return f"{which} of {_place(path, tool)}"
     if from_input(descriptor) or descriptor.startswith(("td|", "od|")):
         return _describe_input(kind, rest)
     if kind == "ua":
@@ -327,6 +327,12 @@ def describe(descriptor: str) -> str:
     if kind == "ud":
         return "the date in the user's words"
     return f"the next token of the form {rest} in the user's words"
+
+
+def _place(path: str, tool: str) -> str:
+    """Return a place in a tool's result in words; ``$`` is all of it."""
+    inside = path.removeprefix("$").removeprefix(".")
+    return f"{inside} in the result of {tool}" if inside else f"the result of {tool}"
 
 
 def _describe_extent(extent: str) -> str:

@@ -219,6 +219,13 @@ class Folds:
             self._kept.clear()
 
 
+def tool_in_words(name: str) -> str:
+    """Return a predicted tool, or what stands in the place of one, as a person reads it."""
+    if name.startswith(PARALLEL):
+        return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
+    return "an answer in words" if name == WORDS else name
+
+
 def latest_turn(run: Run) -> int:
     """Return the place of the latest model turn among a run's events; 0 if there is none."""
     for index in range(len(run.events) - 1, 0, -1):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
+from langgraph_toolmem.graph.state import tool_in_words
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
 
@@ -139,7 +140,7 @@ class Option:
     def to_event(self) -> dict[str, Any]:
         """Return plain values for a stream event."""
         return {
-            "tool": self.tool,
+            "tool": tool_in_words(self.tool),
             "args": dict(self.args),
             "score": round(float(self.probability), 4),
             "refused": self.refused.text if self.refused is not None else "",

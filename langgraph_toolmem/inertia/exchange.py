@@ -52,7 +52,7 @@ from langgraph_toolmem.inertia.prefetch import (
     qualified,
     standing_in,
 )
-from langgraph_toolmem.inertia.quoted import MARK, without_made_turns
+from langgraph_toolmem.inertia.quoted import marked, without_made_turns
 from langgraph_toolmem.runs.messages import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory
@@ -110,7 +110,7 @@ class LookupStep:
         """Return the message that makes the calls."""
         mark = {"by": "context", "confidence": round(self.probability, 4)}
         calls = [{**call, "args": dict(call["args"])} for call in self.calls]
-        return AIMessage(content="", tool_calls=calls, usage_metadata=no_usage(), additional_kwargs={MARK: mark})
+        return AIMessage(content="", tool_calls=calls, usage_metadata=no_usage(), **marked(mark))
 
     def messages(self) -> list[BaseMessage]:
         """Return the exchange: the calls and their results."""

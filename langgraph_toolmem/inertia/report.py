@@ -10,7 +10,6 @@ from typing import Any, Final
 from langgraph_toolmem.core.catalogue import named, suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.records import tool_of
-from langgraph_toolmem.graph.state import PARALLEL, WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.agents import Agents
 from langgraph_toolmem.inertia.budget import Budget
@@ -104,13 +103,6 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"asked for, {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds of waiting saved."
         )
     return lines
-
-
-def tool_in_words(name: str) -> str:
-    """Return a predicted tool, or what stands in the place of one, as a person reads it."""
-    if name.startswith(PARALLEL):
-        return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
-    return "an answer in words" if name == WORDS else name
 
 
 # --- tools that are called often and seldom without the model ---

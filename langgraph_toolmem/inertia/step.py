@@ -21,7 +21,7 @@ from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, note
 from langgraph_toolmem.inertia.exchange import ContextLookups
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
-from langgraph_toolmem.inertia.quoted import MARK
+from langgraph_toolmem.inertia.quoted import marked
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.turn.hints import StepOutput
@@ -192,4 +192,4 @@ def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
         {"name": proposal.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
         for args in calls
     ]
-    return AIMessage(content=text, tool_calls=made, usage_metadata=no_usage(), additional_kwargs={MARK: mark})
+    return AIMessage(content=text, tool_calls=made, usage_metadata=no_usage(), **marked(mark))

@@ -18,8 +18,8 @@ from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.events import HOUR
+from langgraph_toolmem.graph.state import tool_in_words
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView
-from langgraph_toolmem.inertia.report import tool_in_words
 from langgraph_toolmem.report.report import Report, ToolReport
 
 MAX_TOOLS: Final = 400

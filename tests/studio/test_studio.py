@@ -107,8 +107,12 @@ def test_every_graph_of_the_json_is_served_with_its_descriptions(
     assert set(exposed) == set(assistants) - set(MORE)
     shown = {g: server.client.assistants.get(assistants[g])["description"] for g in exposed}
     assert shown == {g: value["description"] for g, value in exposed.items()}
+    for name in exposed:
+        settings = server.client.assistants.get_schemas(assistants[name])["context_schema"]["properties"]
+        assert set(settings) == set(InertiaSettings.model_fields), name
     for name, parts in (
         ("settings", {"inertia": "inertia", "record": "recorder"}),
+        ("state_graph", {"inertia": "inertia", "record": "recorder"}),
         ("navigator", dict.fromkeys(("begin", "decide", "tools", "retrieve", "clarify", "conclude"), "navi")),
     ):
         graph = server.client.assistants.get_graph(assistants[name], xray=True)
@@ -140,6 +144,9 @@ def test_a_run_shows_why_the_model_was_not_asked(server: StudioServer, assistant
     assert answer.error is None
     assert answer.calls == expected("Zoe")
     assert answer.skipped == 3
+    marks = [message["response_metadata"].get("toolmem") for message in answer.messages if message["type"] == "ai"]
+    assert marks == [{"by": "inertia"}] * 3 + [None], "Studio shows who spoke"
+    assert all(message["name"] is None for message in answer.messages if message["type"] == "ai")
     assert answer.messages[-1]["content"] == "The order of Zoe is checked."
     assert answer.decisions == ["shortcut", "shortcut", "shortcut", "ask_model"]
     first = answer.events[0]
@@ -148,6 +155,9 @@ def test_a_run_shows_why_the_model_was_not_asked(server: StudioServer, assistant
     assert "find_customer" in first["reason"]
     assert first["candidates"]
     assert all(e["reason"] for e in answer.events if "decision" in e)
+    assert "customer_id in the result of find_customer" in str(answer.events)
+    decided = [(e["reason"], e["candidates"]) for e in answer.events if "decision" in e]
+    assert not set("<>$") & set(str(decided)), "plain words"
 
 
 # --- the navigator ---
