@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-dev
 STAMP_ALL := $(VENV)/.stamp-dev-all
+STAMP_DOCS := $(VENV)/.stamp-docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-compile
 # pip compiles with one processor. Some of the 15,000 modules are templates, which do not compile.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
@@ -12,7 +13,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-extras test-all test-oldest tests lint data bench docs format clean
+.PHONY: help demo quick test test-extras test-all test-oldest tests lint data bench docs picture release format clean
 
 help: ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -26,6 +27,10 @@ $(STAMP): pyproject.toml constraints.txt
 $(STAMP_ALL): $(STAMP)
 	$(PIP) --editable '.[dev-all]'
 	$(COMPILE)
+	touch $@
+
+$(STAMP_DOCS): $(STAMP)
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 demo: $(STAMP) ## an office agent with and without the memory: model calls saved, changes nobody asked for, time
@@ -78,8 +83,15 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs: `make dat
 	$(BIN)/python -m benchmarks.sga
 	$(BIN)/python -m benchmarks.prefix
 
-docs: $(STAMP_ALL) ## the pages of docs/, the README, API and command line reference as a site, in site/
+docs: $(STAMP_DOCS) ## the pages of docs/, the README, API and command line reference as a site with search, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+picture: $(STAMP) ## the README's moving picture, from the real output of `toolmem demo`
+	$(BIN)/python -m benchmarks.picture
+
+release: $(STAMP) ## build, check and install wheel and sdist in bare environments, write the notes, tag the version
+	-$(PIP) build twine
+	$(BIN)/python .ci/release.py $(ARGS)
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

@@ -45,7 +45,7 @@ def _relinked(text: str, source: str, name: str) -> str:
 
     def to_page(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))
-        if target.startswith("docs/") and target.endswith((".md", ".png")):
+        if target.startswith("docs/") and target.endswith((".md", ".png", ".svg")):
             page = target.removeprefix("docs/")
         elif target.startswith("examples"):
             page = "examples.md"
