@@ -12,6 +12,7 @@ import pytest
 from places import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))  # tests/apps/test_recipes.py runs their snippets
 
 
 def snippets(page: Path) -> list[str]:
@@ -43,7 +44,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in [*PAGES, *RECIPES]:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
@@ -84,6 +85,6 @@ def test_commands_of_the_readme_exist() -> None:
 
     from langgraph_toolmem.cli.app import app
 
-    told = "".join(page.read_text(encoding="utf-8") for page in PAGES if page.name != "architecture.md")
+    told = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, *RECIPES] if page.name != "architecture.md")
     for command in set(re.findall(r"`toolmem ([a-z]+)", told)):
         assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0, command
