@@ -176,7 +176,7 @@ def of_sentence_transformers(names: dict[str, Any], _: str) -> None:
 
 def of_networkx(names: dict[str, Any], printed: str) -> None:
     assert names["before_refund"] >= {"find_customer", "list_orders"}
-    assert re.search(r"list_orders.customer_id comes from customer_id of find_customer: \d\d", printed)
+    assert re.search(r"list_orders.customer_id comes from \$\.customer_id of find_customer: \d", printed)
 
 
 CHECKS = {"langmem": of_langmem, "sentence-transformers": of_sentence_transformers, "networkx": of_networkx}
