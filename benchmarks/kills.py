@@ -34,6 +34,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from benchmarks import command, conclude, show
+from benchmarks.apart import in_child_with_imports
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 
 USER: Final = "ann"
@@ -81,6 +82,12 @@ def run_of(number: int) -> list[Any]:
 def opened(folder: Path) -> ToolMemory:
     methods = default_methods(Atoms(keep=True))
     return ToolMemory(folder, reads={"find"}, methods=methods, namespace=("toolmem", "{user_id}"))
+
+
+def first_use(folder: Path) -> None:
+    with opened(folder) as memory:
+        memory.finish(run_of(1), thread_id="1", success=True, user_id=USER)
+        memory.entries.recall(request_of(1), user_id=USER)
 
 
 # --- the processes ---
@@ -211,8 +218,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    import chromadb  # noqa: F401 - once, before the processes are forked
-
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        first = Path(place)
+        in_child_with_imports(lambda: first_use(first / "memory"), first / "modules.json")
     chance, outcomes = random.Random(options.seed), list[Outcome]()
     while (left := options.kills - sum(each.kills for each in outcomes)) > 0:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

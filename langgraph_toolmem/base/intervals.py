@@ -25,7 +25,8 @@ def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:
 def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the exact two-sided interval of a share (Clopper and Pearson 1934); (0, 1) for no cases."""
     tail = (1 - confidence) / 2
-    misses = of - hits
+    hits = max(0, min(hits, of))  # counts from a damaged file may not fit together
+    misses = max(0, of) - hits
     lower = 0.0 if hits == 0 else _beta_quantile(tail, hits, misses + 1)
     upper = 1.0 if misses == 0 else 1 - _beta_quantile(tail, misses, hits + 1)
     return lower, upper

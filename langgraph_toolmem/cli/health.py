@@ -19,6 +19,8 @@ from langgraph_toolmem.cli.terminal import progress, say, table
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+    from langgraph_toolmem.graph.tool_graph import Table
+
 DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
 MAX_NAMED: Final = 5
@@ -109,7 +111,7 @@ def examine(folder: Path | None) -> dict[str, Any]:
         else:
             from langgraph_toolmem.stores.events import inspect_folder
 
-            memory, size = {**inspect_folder(folder), "jobs": _queue(folder)}, _size(folder)
+            memory, size = {**inspect_folder(folder, _tables()), "jobs": _queue(folder)}, _size(folder)
             findings += [*_files(folder, memory), *_jobs(folder, memory["jobs"]), *_chroma(folder)]
     problems = [finding.text for finding in findings if finding.kind == "problem"]
     return {
@@ -123,6 +125,19 @@ def examine(folder: Path | None) -> dict[str, Any]:
         "bytes": size,
         "memory": memory,
     }
+
+
+def _tables() -> Iterator[type[Table]]:
+    """Yield the tables of the core and of the package's methods."""
+    from langgraph_toolmem.core.episodes import Episodes, HoldoutTable
+    from langgraph_toolmem.core.forgetting import Ages
+    from langgraph_toolmem.core.ledger import Ledger
+    from langgraph_toolmem.core.trials import TrialTable
+    from langgraph_toolmem.memory import default_methods
+
+    yield from (Ledger, Episodes, TrialTable, HoldoutTable, Ages)
+    for method in default_methods():
+        yield from method.tables
 
 
 def _obstacle(folder: Path) -> str:
@@ -143,6 +158,10 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
             f"graph.pickle cannot be used: {snapshot['why']}. The next opening renames it and uses the snapshot before "
             "it with the event log; nothing is lost"
         )
+    elif snapshot is not None and snapshot["left_out"]:
+        from langgraph_toolmem.stores.events import left_out_in_words
+
+        yield _problem(left_out_in_words(snapshot["left_out"]))
     if events is not None:
         yield from _event_log(events)
     if _empty(folder / "memory.db"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
@@ -72,7 +73,11 @@ class Episodes(Table):
     """
 
     name = "episodes"
-    parts = ("threads",)
+    parts: ClassVar = {
+        "threads": shapes.RowsOf(
+            shapes.RecordOf((shapes.RowsOf(shapes.RecordOf((shapes.TEXT, shapes.WHOLE))), shapes.RowsOf(shapes.WHOLE)))
+        )
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -217,7 +222,7 @@ class HoldoutTable(Table):
     """``episodes`` in which the memory was asked, or would have been: -> [held out (1 or 0), model calls, tokens]."""
 
     name = "holdout"
-    parts = ("episodes",)
+    parts: ClassVar = {"episodes": shapes.RowsOf(shapes.ListOf(shapes.WHOLE, (3,)))}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

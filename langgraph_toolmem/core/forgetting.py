@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
@@ -15,6 +15,7 @@ from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 
@@ -42,7 +43,7 @@ class Ages(Table):
     """``hours``: last activity, digest -> hour since 1970; ``began``: the hour of everything else."""
 
     name = "ages"
-    parts = ("hours", "began")
+    parts: ClassVar = {"hours": shapes.RowsOf(shapes.WHOLE), "began": shapes.OrNone(shapes.WHOLE)}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

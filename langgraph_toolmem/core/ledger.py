@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Record, Verdict
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
@@ -88,7 +89,16 @@ class Ledger(Table):
     """
 
     name = "ledger"
-    parts = ("turns", "runs", "sums", "records")
+    parts: ClassVar = {
+        "turns": shapes.RowsOf(
+            shapes.RowsOf(shapes.RecordOf((shapes.TEXT, shapes.TEXT, shapes.RowsOf(shapes.OrNone(shapes.TEXT)))))
+        ),
+        "runs": shapes.RowsOf(
+            shapes.RecordOf((shapes.TEXT, shapes.RowsOf(shapes.RowsOf(shapes.OrNone(shapes.NUMBER)))))
+        ),
+        "sums": shapes.RowsOf(shapes.RowsOf(shapes.NUMBER, needs=frozenset(FIGURES))),
+        "records": shapes.RowsOf(shapes.RowsOf(shapes.numbers(len(ItemStats._fields)), needs=frozenset({ALL}))),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

@@ -20,13 +20,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import Section
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Event, Forgotten, Record, Verdict
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 
@@ -65,6 +66,8 @@ BETTER: Final[Mapping[Outcome, int]] = {"score": 1, "errors": -1, "calls": -1}
 _FIELDS: Final = ("n", "sum", "squares")
 _WIDTH: Final = 2 * len(BETTER) * len(_FIELDS)
 _NORMAL: Final = NormalDist()
+_ARM: Final = shapes.Scalar(frozenset({int, bool}), below=2)
+"""1 if an item is shown, 0 if it is withheld."""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class HintsDrawn(Event):
     """
 
     kind = "hints_drawn"
+    cells: ClassVar = {"items": shapes.RowsOf(_ARM)}
     method: str
     run: str
     about: str
@@ -110,7 +114,22 @@ class TrialTable(Table):
     """
 
     name = "trials"
-    parts = ("runs", "sums")
+    parts: ClassVar = {
+        "runs": shapes.RowsOf(
+            shapes.RecordOf(
+                (
+                    shapes.TEXT,
+                    shapes.TEXT,
+                    shapes.WHOLE,
+                    shapes.WHOLE,
+                    shapes.OrNone(shapes.NUMBER),
+                    shapes.NUMBER,
+                    shapes.RowsOf(shapes.RowsOf(shapes.RecordOf((_ARM, shapes.WHOLE, shapes.WHOLE)))),
+                )
+            )
+        ),
+        "sums": shapes.RowsOf(shapes.RowsOf(shapes.RowsOf(shapes.numbers(_WIDTH)))),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
@@ -130,6 +131,25 @@ class PastCase:
         if call is None:
             return position in self.answers
         return call.sources is not None
+
+
+CASES: Final = shapes.RowsOf(
+    shapes.RecordOf(
+        (
+            shapes.TEXT,
+            shapes.OrNone(shapes.TEXT),
+            shapes.RowsOf(
+                shapes.RecordOf(
+                    (shapes.TEXT, shapes.JSON_OBJECT, shapes.TEXT, shapes.OrNone(shapes.JSON_OBJECT), shapes.WHOLE)
+                ),
+                key=shapes.WHOLE,
+            ),
+            shapes.RowsOf(shapes.NOTHING, key=shapes.WHOLE),
+            shapes.TEXT,
+        )
+    )
+)
+"""The shape of `CaseIndex.cases`."""
 
 
 @dataclass(frozen=True)

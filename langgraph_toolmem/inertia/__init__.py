@@ -121,6 +121,7 @@ class Inertia(Method):
         Corrections,
         Changes,
         ContextRecord,
+        Agents,
     )
 
     def __init__(

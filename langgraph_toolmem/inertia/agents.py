@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.corrections import CallMade
@@ -183,7 +184,11 @@ class Agents(Table):
     """
 
     name = "agents"
-    parts = ("rows", "checks", "wrong")
+    parts: ClassVar = {
+        "rows": shapes.RowsOf(shapes.fields_of(AgentRow)),
+        "checks": shapes.RowsOf(shapes.fields_of(CheckOpened, 1)),
+        "wrong": shapes.RowsOf(shapes.fields_of(WrongCall, 1)),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

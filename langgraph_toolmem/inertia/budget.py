@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.intervals import interval, lower_limit
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import Refusal
@@ -98,7 +99,10 @@ class Budget(Table):
     """
 
     name = "budget"
-    parts = ("blocks", "record")
+    parts: ClassVar = {
+        "blocks": shapes.RowsOf(shapes.RowsOf(shapes.numbers(3), shapes.DIGITS), needs=frozenset({READS, WRITES})),
+        "record": shapes.RowsOf(shapes.numbers(5), needs=frozenset({READS, WRITES})),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

@@ -15,9 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.provenance import Provenance, usual_values
@@ -405,7 +406,15 @@ class CallContexts(Table):
     """
 
     name = "calls"
-    parts = ("followed", "known")
+    parts: ClassVar = {
+        "followed": shapes.counts(1),
+        "known": shapes.RowsOf(
+            shapes.RowsOf(
+                shapes.RecordOf((shapes.ListOf(shapes.TEXT),) * 2),
+                shapes.AnyText('["', "}]"),  # tool and arguments as JSON
+            )
+        ),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

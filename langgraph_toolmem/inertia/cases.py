@@ -19,18 +19,20 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
@@ -95,6 +97,7 @@ class CaseSeen(Event):
     """
 
     kind = "case_seen"
+    cells: ClassVar = {"numbers": shapes.RowsOf(shapes.Scalar(frozenset({int, float}), below=sys.float_info.max))}
     number: int
     turn: str
     pair: str
@@ -234,6 +237,10 @@ class _Span:
         return (value >= self.low or self.sinks) and (value <= self.high or self.grows)
 
 
+_CASE: Final = shapes.RecordOf((shapes.WHOLE, *shapes.fields_of(CaseSeen, 3).columns))
+"""Number of the model turn, and what `CaseSeen` has behind turn and pair."""
+
+
 class Cases(Table):
     """The cases, by state and tool, and the values that places take.
 
@@ -243,7 +250,10 @@ class Cases(Table):
     """
 
     name = "cases"
-    parts = ("pairs", "places")
+    parts: ClassVar = {
+        "pairs": shapes.RowsOf(shapes.RowsOf(_CASE)),
+        "places": shapes.RowsOf(shapes.RecordOf((shapes.WHOLE, shapes.RowsOf(shapes.WHOLE)))),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
@@ -219,7 +220,11 @@ class ContextRecord(Table):
     """
 
     name = "context"
-    parts = ("blocks", "pending", "checks")
+    parts: ClassVar = {
+        "blocks": shapes.RowsOf(shapes.numbers(3), shapes.DIGITS),
+        "pending": shapes.RowsOf(shapes.RecordOf((shapes.TEXT, shapes.WHOLE, shapes.OrNone(shapes.TEXT)))),
+        "checks": shapes.numbers(3),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import CORRECTED, Checked
 from langgraph_toolmem.inertia.decision import Decision, Option, Refusal
+from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import canon, canon_args
 
@@ -36,6 +38,10 @@ CONTINUED: Final = "continued"
 """Counter of a tool: a turn of the model came right after a call that the model had made itself."""
 AGAIN: Final = "again"
 """Counter of a tool: such a turn called the tool again with other arguments."""
+
+
+SOURCED: Final = shapes.ListOf(shapes.TEXT, (2,))
+"""Key of the source of a value, and digest of the value."""
 
 
 @dataclass(slots=True)
@@ -55,6 +61,7 @@ class CallMade(Event):
     """
 
     kind = "call_made"
+    cells: ClassVar = {"columns": EXAMPLE_COLUMNS, "sourced": shapes.RowsOf(SOURCED)}
     request: str
     tool: str
     calls: list[str]
@@ -93,7 +100,10 @@ class Corrections(Table):
     """
 
     name = "corrections"
-    parts = ("made", "sources")
+    parts: ClassVar = {
+        "made": shapes.RowsOf(shapes.ListOf(shapes.fields_of(CallMade, 1))),
+        "sources": shapes.RowsOf(shapes.ListOf(shapes.WHOLE, (2,))),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

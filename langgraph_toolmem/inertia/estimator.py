@@ -10,10 +10,8 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event
@@ -57,6 +55,11 @@ _TWO: Final = (0.5, 0.8)
 Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
+EXAMPLE_COLUMNS: Final = shapes.ListOf(shapes.NUMBER, (0, len(COLUMNS)))
+"""The columns of a candidate; none of one that was not weighed."""
+_EXAMPLE: Final = (shapes.numbers(len(COLUMNS)), shapes.WHOLE)
+
+
 @dataclass(slots=True)
 class ExamplesSeen(Event):
     """Candidates were weighed, and what the model did is known.
@@ -68,6 +71,7 @@ class ExamplesSeen(Event):
     """
 
     kind = "examples_seen"
+    cells: ClassVar = {"examples": shapes.ListOf(shapes.RecordOf(_EXAMPLE))}
     turn: int
     examples: list[list[Any]]
     stands_for: int = 1
@@ -85,7 +89,9 @@ class Estimator(Table):
     """
 
     name = "estimator"
-    parts = ("examples",)
+    parts: ClassVar = {
+        "examples": shapes.ListOf(shapes.RecordOf((shapes.WHOLE, *_EXAMPLE, shapes.WHOLE), least=3)),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -95,19 +101,6 @@ class Estimator(Table):
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {ExamplesSeen: self._add}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        examples = state["examples"]
-        shapes.check_types(examples, list)
-        shapes.check_records([example[:3] for example in examples], ((int,), (list,), (int, bool)))
-        shapes.check_records([example[3:] for example in examples if len(example) > 3], ((int,),))
-        shapes.check_numbers(example[0] for example in examples)
-        columns = [example[1] for example in examples]
-        if any(len(each) != len(PRIOR) - 1 for each in columns):
-            raise GraphFileError("an example has not the columns of this release")
-        shapes.check_numbers(chain.from_iterable(columns))
-        super().load(state)
 
     def _add(self, turn: int, examples: list[list[Any]], stands_for: int) -> None:
         others = [stands_for] if stands_for > 1 else []

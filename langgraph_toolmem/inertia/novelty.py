@@ -23,9 +23,10 @@ import re
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import WORDS, RunState
@@ -79,7 +80,7 @@ class NoveltyRecord(Table):
     """
 
     name = "novelty"
-    parts = ("spread",)
+    parts: ClassVar = {"spread": shapes.RowsOf(shapes.ListOf(shapes.numbers(2)))}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

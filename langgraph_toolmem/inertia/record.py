@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record, ToolCount
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, from_input
 from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
-from langgraph_toolmem.inertia.corrections import CallMade, values_of
+from langgraph_toolmem.inertia.corrections import SOURCED, CallMade, values_of
 from langgraph_toolmem.inertia.decision import Decision, calls_text
-from langgraph_toolmem.inertia.estimator import ExamplesSeen
+from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS, ExamplesSeen
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.runs.run import Turn
@@ -37,6 +38,21 @@ MAX_CHANGES: Final = 100
 """Changes that are kept, the newest ones."""
 MAX_TEXT: Final = 300
 """Characters of a change's arguments, and of its result."""
+
+
+JUDGED: Final = shapes.RecordOf(
+    (
+        shapes.TEXT,
+        shapes.TEXT,
+        shapes.ListOf(shapes.TEXT),
+        shapes.NUMBER,
+        EXAMPLE_COLUMNS,
+        shapes.WHOLE,
+        shapes.OrNone(shapes.NUMBER),
+        shapes.RowsOf(SOURCED),
+    )
+)
+"""A judged candidate, as `plain_judged` writes it."""
 
 
 @dataclass(slots=True)
@@ -69,6 +85,10 @@ class TurnOpened(Event):
     """
 
     kind = "turn_opened"
+    cells: ClassVar = {
+        "judged": shapes.ListOf(JUDGED),
+        "seen": shapes.RecordOf((shapes.RowsOf(shapes.TEXT),)),
+    }
     turn: str
     windows: list[str]
     judged: list[list[Any]]
@@ -95,7 +115,11 @@ class InertiaEvidence(Table):
     """
 
     name = "inertia"
-    parts = ("rules", "open_turns", "closed_turns")
+    parts: ClassVar = {
+        "rules": shapes.counts(2),
+        "open_turns": shapes.RowsOf(shapes.fields_of(TurnOpened, 1)),
+        "closed_turns": shapes.RowsOf(shapes.NOTHING),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -343,7 +367,7 @@ class Changes(Table):
     """
 
     name = "changes"
-    parts = ("made",)
+    parts: ClassVar = {"made": shapes.RowsOf(shapes.fields_of(ChangeMade, 1))}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

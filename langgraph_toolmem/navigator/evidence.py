@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import GraphView, view_of
@@ -131,7 +132,15 @@ class NavigatorEvidence(Table):
     """
 
     name = "navigator"
-    parts = ("days", "left", "weights", "outputs", "searches")
+    parts: ClassVar = {
+        "days": shapes.RowsOf(
+            shapes.RowsOf(shapes.RecordOf((shapes.WHOLE, shapes.WHOLE, shapes.RowsOf(shapes.WHOLE)))), shapes.DIGITS
+        ),
+        "left": shapes.RowsOf(shapes.RecordOf((shapes.NUMBER, shapes.OrNone(shapes.WHOLE)))),
+        "weights": shapes.RecordOf((shapes.NUMBER, shapes.RowsOf(shapes.RowsOf(shapes.NUMBER)))),
+        "outputs": shapes.RowsOf(shapes.RowsOf(shapes.RecordOf((shapes.ListOf(shapes.TEXT), shapes.TEXT)))),
+        "searches": shapes.ListOf(shapes.WHOLE, (len(SearchSums._fields),)),
+    }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

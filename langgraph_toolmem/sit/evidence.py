@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import Repr
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
 from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
@@ -63,7 +64,7 @@ class SITEvidence(Table):
     """
 
     name = "sit"
-    parts = ("runs",)
+    parts: ClassVar = {"runs": shapes.RowsOf(shapes.RowsOf(shapes.fields_of(TransitionSeen, 2)))}
     max_runs = 10_000
 
     def __init__(self, graph: ToolGraph) -> None:

@@ -18,9 +18,10 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -55,6 +56,8 @@ DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 MAX_NAMED: Final = 5
 """Damaged rows that a problem names one by one."""
+ROWS_AT_ONCE: Final = 2_000
+"""Rows that are parsed together: their events are compared with their shapes kind by kind."""
 _COLUMNS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS BLOB), CAST(run AS BLOB), CAST(body AS BLOB),
     checksum FROM events"""
 _BEHIND: Final = f"{_COLUMNS} WHERE seq > ? ORDER BY seq"
@@ -96,8 +99,15 @@ EMPTY: Final = Row(None, "", "", "[]")
 
 def apply_row(graph: ToolGraph, row: Row) -> str:
     """Apply a row to a graph; return why it is left out, "" if it is not."""
+    return apply_events(graph, row.key, _parsed(row), ())
+
+
+def apply_events(graph: ToolGraph, key: str | None, events: list[Any] | None, fitting: Collection[str]) -> str:
+    """Apply the events of a row, as they were parsed, of which some kinds are `fitting`; return as `apply_row`."""
+    if events is None:
+        return "no list of events"
     try:
-        graph.apply(row.key, [graph.event_of(each) for each in loads(row.body)])
+        graph.apply(key, [graph.event_of(each, fitting) for each in events])
     except Exception as error:
         logger.debug("an event could not be applied", exc_info=error)
         return describe_error(error)
@@ -128,6 +138,17 @@ def read_rows(found: Iterable[Sequence[Any]]) -> list[StoredRow]:
                 row = Row(None if key is None else key.decode(), user.decode(), run.decode(), body.decode())
         rows.append(StoredRow(seq, number, _printable(key), row))
     return rows
+
+
+def _parsed(row: Row | None) -> list[Any] | None:
+    """Return the events of a row as plain values; None if there are none, or its text is none of ours."""
+    if row is None:
+        return None
+    try:
+        events = loads(row.body)
+    except (ValueError, RecursionError):
+        return None
+    return events if isinstance(events, list) else None
 
 
 def _checksum(cells: Sequence[bytes | None]) -> int:
@@ -289,6 +310,7 @@ class EventStore:
                 self.graph.load(found["state"])
                 self.upto = self._snapshot_upto = int(found["upto"])
                 self._snapshot_bytes = path.stat().st_size
+                self._name_left_out()
                 break
             except FileNotFoundError:
                 continue
@@ -312,16 +334,18 @@ class EventStore:
             except OSError as failed:
                 self.say(f"{path.name} could not be renamed: {failed.strerror or failed}")
 
-    def _apply_rows(self, rows: Iterable[StoredRow]) -> None:
+    def _apply_rows(self, rows: Sequence[StoredRow]) -> None:
         """Apply what was read, and name what is left out."""
         left_out = list[str]()
-        for stored in rows:
-            why = "damaged"
-            if stored.row is not None:
-                why = apply_row(self.graph, stored.row)
-            if why:
-                left_out.append(f"{stored.seq} (key {stored.key}, {why})")
-            self.upto = stored.seq
+        for begin in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[begin : begin + ROWS_AT_ONCE]
+            parsed = [_parsed(stored.row) for stored in some]
+            fitting = self.graph.fitting_kinds(chain.from_iterable(events for events in parsed if events is not None))
+            for stored, events in zip(some, parsed, strict=True):
+                why = "damaged" if stored.row is None else apply_events(self.graph, stored.row.key, events, fitting)
+                if why:
+                    left_out.append(f"{stored.seq} (key {stored.key}, {why})")
+                self.upto = stored.seq
         if left_out:
             named = ", ".join(left_out[:MAX_NAMED])
             more = f" and {len(left_out) - MAX_NAMED:,} more" if len(left_out) > MAX_NAMED else ""
@@ -376,12 +400,19 @@ class EventStore:
             each()
 
     def register(self, kind: type[T]) -> T:
-        """Return the graph's table of a kind. What was stored for it in another shape is dropped, and said."""
+        """Return the graph's table of a kind. Rows that were stored for it in another shape are left out, and said."""
         try:
             return self.graph.register(kind)
         except (GraphFileError, TypeError, ValueError, LookupError, AttributeError) as error:
             self.say(f"what was stored for {kind.name} cannot be used: {error}")
             return self.graph.register(kind)
+        finally:
+            self._name_left_out()
+
+    def _name_left_out(self) -> None:
+        if left_out := [*self.graph.left_out]:
+            self.graph.left_out.clear()
+            self.say(left_out_in_words(left_out))
 
     # -- writing --
 
@@ -518,6 +549,7 @@ class EventStore:
                 self._reset_graph()
                 if state is not None:
                     self.graph.load(state)
+                    self._name_left_out()
                 mine = f"{_COLUMNS} WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
                 self._apply_rows(read_rows(rows.execute(mine, (own,))))
                 for row in self._unsaved:
@@ -592,6 +624,13 @@ class EventStore:
                 logger.debug("%s", problem, exc_info=error)
 
 
+def left_out_in_words(names: Sequence[str]) -> str:
+    """Return a sentence without a full stop on rows of a snapshot that have not the shape of their table."""
+    named = ", ".join(names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"rows of {SNAPSHOT} have not the shape of their table, {len(names):,} are left out: {named}{more}"
+
+
 def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
     """Put the new snapshot in place; return True if the one before it stays."""
     newest, kept = folder / SNAPSHOT, folder / BEFORE
@@ -607,21 +646,22 @@ def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
     return there and not alone
 
 
-def inspect_folder(folder: Path) -> dict[str, Any]:
+def inspect_folder(folder: Path, tables: Iterable[type[Table]] = ()) -> dict[str, Any]:
     """Describe the files of the evidence, for ``toolmem doctor``; reads only.
 
-    ``why`` is the damage of a file, "" if it has none. ``mixes_users`` is True if the values of several threads are
-    kept, and no run named its user.
+    ``why`` is the damage of a file, "" if it has none. ``left_out`` names the rows of the given tables that have not
+    their shape. ``mixes_users`` is True if the values of several threads are kept, and no run named its user.
     """
     state, log = folder / SNAPSHOT, folder / NAME
     found: dict[str, Any] = {"snapshot": None, "events": None}
-    graph = ToolGraph()
+    graph = ToolGraph(tables)
     if state.exists():
-        found["snapshot"] = {"bytes": state.stat().st_size, "why": "", "upto": None}
+        found["snapshot"] = {"bytes": state.stat().st_size, "why": "", "upto": None, "left_out": []}
         try:
-            read = snapshot.read_file(state)
-            found["snapshot"]["upto"] = read["upto"]
-            graph.load(read["state"])
+            content = snapshot.read_file(state)
+            graph.load(content["state"])
+            found["snapshot"]["upto"] = content["upto"]
+            found["snapshot"]["left_out"] = graph.left_out
         except Exception as error:  # noqa: BLE001 - whatever is in it
             found["snapshot"]["why"] = str(error)
     if log.exists():

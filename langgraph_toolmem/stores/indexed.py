@@ -68,6 +68,7 @@ class IndexedVectors(VectorStore):
     ) -> None:
         super().__init__(folder, embedder=embedder, namespace=namespace, read_only=read_only)
         self.table = RowTable(folder, read_only=read_only)
+        self.table.problems = self.problems
         self.at_behind = at_behind
 
     @property

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.jsontext import dumps
+from langgraph_toolmem.base.jsontext import dumps, loads
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.stores.database import Database
+from langgraph_toolmem.stores.database import NAME, Database
 
 END: Final = 1 << 62
+MAX_NAMED: Final = 5
+"""Damaged rows that problems name one by one."""
 _COLUMNS: Final = "number, id, key, part, text, metadata"
 _OF_KEYS: Final = """SELECT rows.number, rows.id, rows.key, rows.part FROM json_each(:keys) AS wanted JOIN rows
     ON rows.number IN (SELECT number FROM rows AS newest WHERE newest.collection = :name AND newest.key = wanted.value
@@ -115,6 +117,7 @@ class RowTable(Database):
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
         super().__init__(folder, read_only=read_only)
         self._begun = False
+        self._damaged: set[int] = set()
 
     @property
     def begun(self) -> bool:
@@ -199,11 +202,20 @@ class RowTable(Database):
         return self.ask("SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?", (name, most))
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[TextRow]:
-        rows = self.ask(sql, values)
-        return [
-            TextRow(number, key, text_of, part, text, json.loads(metadata))
-            for number, key, text_of, part, text, metadata in rows
-        ]
+        """Return rows as they are read; one whose metadata is damaged has none, so that its reader leaves it out."""
+        rows = list[TextRow]()
+        for number, name, key, part, text, metadata in self.ask(sql, values):
+            known = _metadata(metadata)
+            if known is None:
+                self._say_damaged(number)
+            if all(isinstance(cell, str) for cell in (name, key, part, text)):
+                rows.append(TextRow(number, name, key, part, text, known or {}))
+        return rows
+
+    def _say_damaged(self, number: int) -> None:
+        self._damaged.add(number)
+        if len(self._damaged) <= MAX_NAMED:
+            self._say(f"row {number} of the texts in {NAME} is damaged and left out")
 
     def _number(self, sql: str, values: Sequence[Any]) -> int:
         return sum(int(number) for (number,) in self.ask(sql, values))
@@ -287,6 +299,15 @@ class RowTable(Database):
             database.execute(f"DELETE FROM stale WHERE collection IN ({dropped})", (name, seen))
             database.execute(f"DELETE FROM collections WHERE {over} AND doomed = 'drop'", (name, seen))
             database.execute(f"UPDATE collections SET doomed = '' WHERE {over}", (name, seen))
+
+
+def _metadata(text: Any) -> dict[str, Any] | None:
+    """Return the metadata of a row; None if they are damaged."""
+    try:
+        metadata = loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return metadata if isinstance(metadata, dict) else None
 
 
 def _owned(owners: Iterable[str]) -> str:

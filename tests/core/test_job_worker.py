@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import Clock, pending
+from queues import Clock, pending, put
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
@@ -23,6 +24,7 @@ from langgraph_toolmem.entries import ENTRIES_JOBS
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.stores.database import NAME
 
 ME = ("toolmem", "me")
 HERE = User(None, None, ME)
@@ -354,3 +356,55 @@ def test_the_thread_goes_on_after_an_error(monkeypatch: pytest.MonkeyPatch, capl
                 time.sleep(0.01)
         assert numbers.jobs.flush()
     assert caplog.text.count("background writing failed") == 1
+
+
+TIMES = ["9e999", "-9e999", "1e308", "'soon'", "x'ff'"]
+"""What may stand in place of a time; SQLite has no NaN."""
+
+
+@pytest.mark.parametrize("cell", TIMES)
+@pytest.mark.parametrize("column", ["due", "lease"])
+def test_a_job_whose_time_is_none_is_done(tmp_path: Path, column: str, cell: str) -> None:
+    with JobQueue(tmp_path, now=time.time) as queue:
+        assert put(queue, "strange")
+        assert put(queue, "usual")
+    with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as database:
+        database.execute(f"UPDATE jobs SET {column} = {cell} WHERE id = 'strange'")
+    done: list[Job] = []
+    made = jobs.Jobs(tmp_path, now=time.time)
+    made.handle("k", done.extend)
+    made.begin()
+    assert made.flush(timeout=20)
+    made.close()
+    assert {job.id for job in done} == {"strange", "usual"}
+
+
+def test_a_thread_whose_work_another_one_took_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for a time that never comes, which `wait` refused: "timestamp out of range"."""
+    ended: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
+    started: list[threading.Thread] = []
+    start = jobs.threads.start
+
+    def interrupted(name: str, do: Callable[[], object]) -> threading.Thread:
+        started.append(start(name, do))
+        if len(started) == 1:
+            raise KeyboardInterrupt
+        return started[-1]
+
+    monkeypatch.setattr(jobs.threads, "start", interrupted)
+    done: list[Job] = []
+    made = jobs.Jobs(tmp_path, now=time.time)
+    made.handle("k", done.extend)
+    with pytest.raises(KeyboardInterrupt):
+        made.put("k", {"number": 1})
+    made.put("k", {"number": 2})
+    assert made.flush(timeout=20)
+    for thread in started:
+        thread.join(20)
+    assert [thread.is_alive() for thread in started] == [False, False]
+    assert ended == []
+    made.put("k", {"number": 3})
+    assert made.flush(timeout=20)
+    made.close()
+    assert [job.payload["number"] for job in done] == [1, 2, 3]

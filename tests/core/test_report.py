@@ -7,7 +7,9 @@ from histories import call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
+from langgraph_toolmem.graph.events import Count
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.budget import SHADOWED, Checked
 from langgraph_toolmem.report.report import make_report
 from langgraph_toolmem.report.savings import TokenPrice, money_in_words
 
@@ -47,6 +49,22 @@ def test_the_report_says_why_a_tool_is_not_skipped_and_what_to_do():
     assert whys(reads.with_(shadow=True))["find"][0] == "shadow mode"
     assert whys(reads, given=False)["find"][0] == "guard: it is not among the tools"
     assert whys(reads, runs=4) == {}
+
+
+def test_a_report_over_many_checks_says_how_often_it_was_right():
+    """The binomial coefficients of 1,030 checks are too large for a float."""
+    right, wrong = 1_150, 50
+    outcomes = [Count("turns", 1_200), Count("right", right), Count("wrong", wrong)]
+    checks = [Checked(number, 0, int(number < wrong), SHADOWED) for number in range(right + wrong)]
+    with ToolMemory.ephemeral(methods=[Inertia(InertiaPolicy(shadow=True))]) as memory:
+        with memory.core.lock:
+            memory.core.apply(None, [*outcomes, *checks])
+        report = memory.report()
+    assert (report.right, report.wrong, report.problems) == (right, wrong, ())
+    [checked] = [each for each in report["inertia"]["checks_by_kind"].values() if each["checks"]]
+    assert (checked["checks"], checked["right"]) == (right + wrong, right)
+    assert checked["low"] < right / (right + wrong) < checked["high"] < 0.98
+    assert "at least 94 %" in str(report)
 
 
 # --- tokens and money ---

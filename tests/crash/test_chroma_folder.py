@@ -23,6 +23,7 @@ from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.stores import indexed
 from langgraph_toolmem.stores.chroma_repair import inspect
+from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.row_table import RowTable
 from langgraph_toolmem.stores.vectors import VectorItem, collection_name
@@ -331,6 +332,31 @@ def test_an_index_that_is_damaged_or_lost_is_made_anew_from_the_rows(
         assert {hit.id for hit in found} == {f"n{n}" for n in range(200)}
         assert found[0].item.metadata == {"n": 7, "of": ["ann"], "part": "p"}
     assert not [problem for problem in inspect(filled) or [] if "entries" in problem]
+
+
+@pytest.mark.parametrize("cell", ["'{\"row\": '", "'[1]'", "'\"x\"'", "CAST(x'ff7b7d' AS TEXT)", "x'ff'", "3", "'NaN'"])
+def test_a_row_with_damaged_metadata_costs_itself_alone(
+    tmp_path: Path, cell: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def remembered() -> ToolMemory:
+        return ToolMemory(tmp_path, methods=[Entries()])
+
+    with remembered() as memory:
+        for number in range(3):
+            memory.finish(order("ann", number), thread_id=f"t{number}", success=True)
+        assert memory.flush()
+    with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as database:
+        [(damaged,)] = database.execute("SELECT number FROM rows WHERE text = 'Send order 1 of ann'").fetchall()
+        database.execute(f"UPDATE rows SET metadata = {cell} WHERE number = ?", (damaged,))
+    with remembered() as memory:
+        found = {entry.query for entry in memory.entries.recall("Send order 2 of ann")}
+        assert "Send order 2 of ann" in found
+        assert "Send order 1 of ann" not in found
+        memory.finish(order("ann", 9), thread_id="t9", success=True)
+        assert memory.flush()
+        assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 3
+        assert f"row {damaged} of the texts in {NAME} is damaged and left out" in memory.report().problems
+    assert "Send order" not in caplog.text
 
 
 def test_a_rebuild_that_was_killed_is_finished_by_the_next_write(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from langgraph_toolmem.graph.events import Arguments, Count, Outcome, Sources, refuse_strange
+from langgraph_toolmem.graph.events import Arguments, Count, Event, Outcome, Sources, ToolDescribed, have_shape
+from langgraph_toolmem.inertia.estimator import ExamplesSeen
 
 FILES = 200
 
@@ -27,16 +28,34 @@ def test_no_file_hangs_or_ends_the_host_or_loses_more_than_was_damaged(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "event", [Count("n", 1.5), Count("n"), Outcome("t", "ok", None, 3), Arguments("t", {}), Sources("s", "p", {"a": 1})]
+    "event",
+    [Count("n", 1.5), Count("n"), Outcome("t", "ok", None, 3), Arguments("t", {}), Sources("s", "p", {"a": 1})],
 )
-def test_fields_of_the_declared_types_are_taken(event: Count) -> None:
-    refuse_strange(type(event), event.plain()[1:])
+def test_fields_of_the_declared_types_are_taken(event: Event) -> None:
+    assert have_shape(type(event), [event.plain()])
 
 
 @pytest.mark.parametrize(
     "event",
-    [Count("n", "1"), Count(None), Outcome("t", "ok", 3), Arguments("t", []), Sources("s", "p", None)],  # type: ignore[arg-type]
+    [
+        Count("n", "1"),  # type: ignore[arg-type]
+        Count(None),  # type: ignore[arg-type]
+        Count("n", float("nan")),
+        Count("n", 2**70),
+        Outcome("t", "ok", 3),  # type: ignore[arg-type]
+        Arguments("t", []),  # type: ignore[arg-type]
+        Arguments("t", {"x": 3}),  # type: ignore[dict-item]
+        Sources("s", "p", None),  # type: ignore[arg-type]
+        ToolDescribed("t", {"parameters": []}),
+        ExamplesSeen(3, [[[0.0] * 3, 1]]),
+    ],
 )
-def test_fields_of_other_types_are_refused(event: Count) -> None:
-    with pytest.raises(TypeError):
-        refuse_strange(type(event), event.plain()[1:])
+def test_fields_of_other_types_are_refused(event: Event) -> None:
+    assert not have_shape(type(event), [event.plain()])
+
+
+def test_an_event_with_too_few_or_too_many_fields_is_refused() -> None:
+    whole = Outcome("t", "ok", None, 3).plain()
+    assert have_shape(Outcome, [whole, whole[:3]])
+    assert not have_shape(Outcome, [whole, whole[:2]])
+    assert not have_shape(Outcome, [[*whole, 1]])

@@ -56,6 +56,11 @@ def test_ten_million_checks_cost_few_evaluations(hits: int):
     assert evaluated.call_count <= 20
 
 
+@pytest.mark.parametrize(("hits", "of", "as_if"), [(-3, 5, (0, 5)), (9, 5, (5, 5)), (2, -1, (0, 0)), (-2, -1, (0, 0))])
+def test_counts_that_do_not_fit_together_are_those_that_do(hits: int, of: int, as_if: tuple[int, int]):
+    assert interval(hits, of) == interval(*as_if)
+
+
 def test_without_cases_nothing_is_known():
     assert interval(0, 0) == (0.0, 1.0)
 

@@ -88,3 +88,10 @@ def test_commands_of_the_readme_exist() -> None:
     told = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, *RECIPES] if page.name != "architecture.md")
     for command in set(re.findall(r"`toolmem ([a-z]+)", told)):
         assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0, command
+
+
+def test_the_tests_named_in_tables_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "tests" / "README.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    missing = [f"{file}::{name}" for file, name in named if f"def {name}(" not in (ROOT / "tests" / file).read_text()]
+    assert missing == []
