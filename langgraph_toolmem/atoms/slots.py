@@ -313,7 +313,7 @@ def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> 
     """Return the type, of `Slots.labels`, that the words before a value in a text give it; "" if they name none."""
     if value.kind in PLAIN or not labels:
         return ""
-    sentence = _sentences().split(text[max(0, value.start - 60) : value.start])[-1]
+    sentence = re.split(SENTENCE_END, text[max(0, value.start - 60) : value.start])[-1]
     before = canonical_words(words(sentence))
     while before and before[-1] in _links():
         before.pop()
@@ -321,11 +321,6 @@ def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> 
     said = near | {"id"} if value.kind == "ID" else near
     fitting = [parts for parts in labels if parts <= said and parts & near]
     return labels[max(fitting, key=len)] if fitting else ""
-
-
-@cache
-def _sentences() -> re.Pattern[str]:
-    return re.compile(SENTENCE_END)
 
 
 @cache

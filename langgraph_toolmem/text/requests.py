@@ -30,7 +30,6 @@ SENTENCE_END: Final = (
 """A regular expression for the text between two sentences, list markers included."""
 NEXT: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
 """A regular expression for words that begin the next thing to do."""
-_SENTENCE = re.compile(SENTENCE_END)
 _CLAUSE = re.compile(
     # Of two joining words the longer one comes first: an alternation takes the first that matches.
     r"(?:,|(?<!\s))\s+(?:and then|and also|as well as|along with|together with|followed by|such as|and|or"
@@ -58,7 +57,7 @@ def split_clauses(text: str, *, max_sentences: int = 8, max_clauses: int = 16) -
     >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me.").clauses
     ('Find a flight to Oslo', 'book a hotel', 'Mail me')
     """
-    sentences = _different(_SENTENCE.split(text[:MAX_REQUEST_CHARS]))[:max_sentences]
+    sentences = _different(re.split(SENTENCE_END, text[:MAX_REQUEST_CHARS]))[:max_sentences]
     clauses: list[str] = []
     for sentence in sentences:
         clauses += [clause.rstrip(".?!…。！？ ") for clause in _CLAUSE.split(sentence)]

@@ -21,7 +21,6 @@ MAX_CHARS: Final = 4000
 MAX_PARAMETERS: Final = 100
 MANY_TOOLS: Final = 3
 """Tools that must use a word for it to be a piece of others, or a sentence for it to be left out."""
-_SENTENCE = re.compile(SENTENCE_END)
 
 
 def kit_name(spec: Described) -> str:
@@ -180,7 +179,7 @@ def _without(name: str, kit: str) -> str:
 
 
 def _sentences(spec: Described) -> list[str]:
-    return _SENTENCE.split(" ".join(spec.description[:MAX_CHARS].split()))
+    return re.split(SENTENCE_END, " ".join(spec.description[:MAX_CHARS].split()))
 
 
 def tool_text(spec: Described) -> str:
