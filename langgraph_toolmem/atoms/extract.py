@@ -33,7 +33,7 @@ from langgraph_toolmem.text.words import similarity, word_set
 
 
 class GivenValue(NamedTuple):
-    """How often a parameter was given a value, and in how many runs."""
+    """Times that a parameter was given a value, and runs that gave it."""
 
     times: float
     runs: int

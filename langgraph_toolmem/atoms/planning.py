@@ -40,7 +40,7 @@ HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
 
 @dataclass(frozen=True, slots=True)
 class HintRules:
-    """When an atom is worth showing, and how much is kept.
+    """Rules for showing an atom, and bounds of what is kept.
 
     Attributes:
         least_score: score of a hint at least, and

@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """How many rows are read for a request.
+    """Numbers of rows that are read for a request.
 
     Attributes:
         requests: different requests that are weighed, of those with feedback and of those without.

@@ -33,7 +33,7 @@ MAX_WORDS: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class CaseLimits:
-    """How many requests are kept and looked at.
+    """Numbers of requests that are kept and looked at.
 
     Attributes:
         cases: requests; the oldest leave.

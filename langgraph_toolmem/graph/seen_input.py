@@ -31,7 +31,7 @@ END: Final = "$"
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """How much of prompt and context is read.
+    """Bounds of reading prompt and context.
 
     Attributes:
         value: characters of a value in a prompt.

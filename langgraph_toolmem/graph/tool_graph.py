@@ -40,7 +40,7 @@ T = TypeVar("T", bound="Table")
 
 @dataclass(frozen=True, slots=True)
 class GraphLimits:
-    """How much the evidence graph keeps.
+    """Bounds of the evidence graph.
 
     Attributes:
         contexts: contexts whose successors are counted.
