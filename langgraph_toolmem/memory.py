@@ -15,7 +15,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
-from langgraph_toolmem.core.jobs import FLUSH_SECONDS
+from langgraph_toolmem.core.jobs import JOB_LIMITS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
 from langgraph_toolmem.core.users import NO_USERS
 from langgraph_toolmem.graph.view import GraphView, view_of
@@ -391,7 +391,7 @@ class ToolMemory(SharedByCopies):
             self._forgetting.user(user_id or "") if thread_id is None else self._forgetting.thread(thread_id, user_id)
         )
 
-    def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
+    def flush(self, *, timeout: float | None = JOB_LIMITS.flush_seconds) -> bool:
         """Wait until finished runs are written, critiques included; return True if all is done.
 
         Answers of the model that the host's state has not shown yet are learned, and runs whose errors nobody handled

@@ -6,7 +6,7 @@ from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.ledger import ALL, ItemStats, Ledger
+from langgraph_toolmem.core.ledger import ALL, ItemStats, LedgerTable
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.inertia.record import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
@@ -30,8 +30,8 @@ def navigator(memory: ToolMemory) -> NavigatorEvidence:
     return memory.core.graph.register(NavigatorEvidence)
 
 
-def ledger(memory: ToolMemory) -> Ledger:
-    return memory.core.graph.register(Ledger)
+def ledger(memory: ToolMemory) -> LedgerTable:
+    return memory.core.graph.register(LedgerTable)
 
 
 def give_records(memory: ToolMemory, method: str, tracks: dict[str, ItemStats]) -> None:

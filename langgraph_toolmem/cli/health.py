@@ -131,11 +131,11 @@ def _tables() -> Iterator[type[Table]]:
     """Yield the tables of the core and of the package's methods."""
     from langgraph_toolmem.core.episodes import Episodes, HoldoutTable
     from langgraph_toolmem.core.forgetting import Ages
-    from langgraph_toolmem.core.ledger import Ledger
+    from langgraph_toolmem.core.ledger import LedgerTable
     from langgraph_toolmem.core.trials import TrialTable
     from langgraph_toolmem.memory import default_methods
 
-    yield from (Ledger, Episodes, TrialTable, HoldoutTable, Ages)
+    yield from (LedgerTable, Episodes, TrialTable, HoldoutTable, Ages)
     for method in default_methods():
         yield from method.tables
 

@@ -47,10 +47,8 @@ from langgraph_toolmem.runs.tools import (
 from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.words import stem, word_set, words
 
-MAX_ADOPTED: Final = 64
-"""Sets of tools of hosts that are recognised as known."""
 MAX_TOOL_SETS: Final = 64
-MAX_NAMED: Final = 20
+"""Sets of tools that are recognised as known: of steps, and of hosts."""
 
 
 class Declarations:
@@ -62,8 +60,9 @@ class Declarations:
 
     def __init__(self, reads: Iterable[str] = ()) -> None:
         given = names_given("ToolMemory(reads=...)", reads)
-        self._patterns = tuple(sorted(each for each in given if set(each) & set("*?[")))
-        self._names = frozenset(given) - set(self._patterns)
+        patterns = {name for name in given if set(name) & set("*?[")}
+        self._patterns = sorted(patterns)
+        self._names = frozenset(given) - patterns
 
     def cover(self, spec: ToolSpec) -> bool:
         """Return True if the tool is named, or matched and not marked as writing."""
@@ -73,8 +72,11 @@ class Declarations:
         """Return the names and patterns without a matching tool; an empty list before any tool is known."""
         if not tools:
             return []
-        unmatched = [pattern for pattern in self._patterns if not any(fnmatchcase(name, pattern) for name in tools)]
-        return sorted([*self._names - set(tools), *unmatched])
+        unknown = list(self._names - set(tools))
+        for pattern in self._patterns:
+            if not _matching(tools, pattern):
+                unknown.append(pattern)
+        return sorted(unknown)
 
     def lines(self, specs: Mapping[str, ToolSpec], *, whole: bool) -> Iterator[tuple[int, str]]:
         """Yield lines for the log with their levels, given the tools with all their marks.
@@ -87,24 +89,84 @@ class Declarations:
             meant = nearest(name, set(specs) - self._names)
             yield unknown_name("ToolMemory(reads=...)", name, meant, whole=whole)
         for pattern in self._patterns:
-            matched = sorted(name for name in specs if fnmatchcase(name, pattern))
+            matched = _matching(specs, pattern)
             level = logging.WARNING if whole and not matched else logging.INFO
             yield level, f"ToolMemory(reads=...): {pattern!r} matches {named(matched) or 'no tool'}."
-        meant_to = (name for name in sorted(specs) if name in self._names or self._matched(name))
-        if refused := [name for name in meant_to if side_effects(specs[name]) != "reads"]:
+        refused = self._refused(specs)
+        if refused:
             yield (
                 logging.WARNING,
                 f"ToolMemory(reads=...) covers {named(refused)}, marked destructive, as writing, or as steering the "
                 "run: the mark counts.",
             )
 
+    def _refused(self, specs: Mapping[str, ToolSpec]) -> list[str]:
+        """Return the tools that are named or matched, and marked as more than reading."""
+        refused = []
+        for name, spec in specs.items():
+            if (name in self._names or self._matched(name)) and side_effects(spec) != "reads":
+                refused.append(name)
+        return refused
+
     def _matched(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self._patterns)
 
 
+def _matching(names: Iterable[str], pattern: str) -> list[str]:
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
 def named(names: Collection[str]) -> str:
+    """Return names as a text: the first 20, and three dots for more."""
     shown = sorted(names)
-    return ", ".join(shown[:MAX_NAMED]) + (", …" if len(shown) > MAX_NAMED else "")
+    if len(shown) > 20:
+        shown = [*shown[:20], "…"]
+    return ", ".join(shown)
+
+
+@dataclass(frozen=True, slots=True)
+class InferredSpec:
+    """A tool as its calls show it, and the number of calls that it was inferred from."""
+
+    calls: int
+    spec: ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class NotedSpec:
+    """A tool as the graph describes it, and the values that it was read from."""
+
+    origin: tuple[Any, ...]
+    spec: ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedSpec:
+    """A tool with all marks, and the specs that they are from."""
+
+    origins: tuple[ToolSpec | None, ...]
+    spec: ToolSpec
+
+    def is_from(self, origins: Sequence[ToolSpec | None]) -> bool:
+        """Return True if the marks are from these very specs."""
+        return len(self.origins) == len(origins) and all(map(is_, self.origins, origins))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSpec:
+    """A tool under the name of its record, and the spec that it was made of."""
+
+    origin: ToolSpec
+    spec: ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRecords:
+    """Names of records, and the tools and shapes that they were made of."""
+
+    specs: Mapping[str, ToolSpec]
+    several: Mapping[str, Mapping[str, Shape]]
+    records: ToolRecords
 
 
 @dataclass(slots=True)
@@ -138,26 +200,32 @@ class Catalogue:
         describe: Callable[[Record], object] | None,
         lock: threading.RLock,
     ) -> None:
-        self._graph, self._describe, self._lock = graph, describe, lock
-        self.declarations, self._read_only = declarations, describe is None
-        self._named: Mapping[str, ToolSpec] = {}
-        self._given = None if given is None else {name: self._declared(spec) for name, spec in given.items()}
-        self._named = {name: spec for name, spec in (self._given or {}).items() if spec.read_only}
+        self._graph = graph
+        self._describe = describe
+        self._lock = lock
+        self.declarations = declarations
+        self._read_only = describe is None
+        self._given: Mapping[str, ToolSpec] | None = None
+        self._named: set[str] = set()  # given tools that only read
+        self._adopted: list[Mapping[str, ToolSpec]] = []
+        if given is not None:
+            self._given = {name: self._declared(spec) for name, spec in given.items()}
+            self._named = {name for name, spec in self._given.items() if spec.read_only}
+            self._adopted = [given]
         self._of_hosts: dict[str, ToolSpec] = {}
-        self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
-        self._inferred: dict[str, tuple[int, ToolSpec]] = {}
-        self._described: dict[str, tuple[Any, ToolSpec]] = {}
-        self._marked: dict[str, tuple[tuple[ToolSpec | None, ...], ToolSpec]] = {}
+        self._inferred: dict[str, InferredSpec] = {}
+        self._described: dict[str, NotedSpec] = {}
+        self._marked: dict[str, MarkedSpec] = {}
         self._offered: dict[tuple[int, ...], OfferedTools] = {}
         self._offered_alike: dict[tuple[Hashable, ...], OfferedTools] = {}
         self._read: dict[Hashable, ToolSpec] = {}
-        self._counted: tuple[int, int] = (0, 0)
+        self._counted: tuple[int, int] = (0, 0)  # identity and size of the graph's tools at the last look
         self._several: Mapping[str, Mapping[str, Shape]] = {}
         self._of_records: dict[str, ToolSpec] = {}
-        self._named_by_record: dict[str, tuple[ToolSpec, ToolSpec]] = {}
-        self._records: dict[int, tuple[Mapping[str, ToolSpec], Mapping[str, Mapping[str, Shape]], ToolRecords]] = {}
-        if given is not None:
-            self._note(self._given or {})
+        self._named_by_record: dict[str, RecordSpec] = {}
+        self._records: dict[int, KnownRecords] = {}
+        if self._given is not None:
+            self._note(self._given)
 
     @property
     def given(self) -> Mapping[str, ToolSpec] | None:
@@ -170,10 +238,12 @@ class Catalogue:
             if self._given is not None:
                 return self._given
             for name, entry in self._graph.tools.items():
-                read = 0 if is_apart(name) else int(entry.get("calls_read", 0))
-                if read and self._inferred.get(name, (0,))[0] != read:
-                    self._inferred[name] = (read, infer_spec(name, entry))
-            return {name: spec for name, (_, spec) in self._inferred.items()} | self._of_hosts
+                calls = int(entry.get("calls_read", 0))
+                known = self._inferred.get(name)
+                if calls and not is_apart(name) and (known is None or known.calls != calls):
+                    self._inferred[name] = InferredSpec(calls, infer_spec(name, entry))
+            inferred = {name: known.spec for name, known in self._inferred.items()}
+            return inferred | self._of_hosts
 
     def offered(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
         """Return those of a step's tools that the agent itself executes, by name; one dict for the same tools.
@@ -181,7 +251,8 @@ class Catalogue:
         Each is read once: reading the schemas of an agent's tools costs more than all its decisions.
         """
         executed = [tool for tool in tools if isinstance(tool, BaseTool)]
-        offered = self._offered.get(tuple(map(id, executed)))
+        objects = tuple(map(id, executed))
+        offered = self._offered.get(objects)
         if offered is not None:
             return offered.specs
         # Some middleware copies its tools for each call (ProviderToolSearch): a copy has the original's schema.
@@ -190,12 +261,14 @@ class Catalogue:
         if offered is not None:
             return offered.specs
         if len(self._offered) >= MAX_TOOL_SETS:
+            # Tools that are made anew for each call must not pile up.
             self._offered, self._offered_alike, self._read = {}, {}, {}
         known = [self._read.get(identity, tool) for identity, tool in zip(identities, executed, strict=True)]
         specs = read_tools(known)
         self._read.update(zip(identities, specs.values(), strict=True))
         offered = OfferedTools(executed, specs)
-        self._offered[tuple(map(id, executed))] = self._offered_alike[identities] = offered
+        self._offered[objects] = offered
+        self._offered_alike[identities] = offered
         return offered.specs
 
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
@@ -211,19 +284,28 @@ class Catalogue:
     def _with_marks(self, spec: ToolSpec) -> ToolSpec:
         with self._lock:
             name = spec.name
-            noted = self._noted(name)
-            apart = (self._noted(record) for record in self._shapes().get(name, ()) if is_apart(record))
-            now = (spec, (self._given or {}).get(name), self._of_hosts.get(name), *apart)
-            origins = (*now, noted)
+            others = self._others_of_name(name)
             record = self._record_of(spec) if name in self._shapes() else name
             known = self._marked.get(record)
-            same = known is not None and len(known[0]) == len(origins) and all(map(is_, known[0], origins))
-            if known is None or not same:
+            if known is not None and known.is_from([spec, *others]):
+                return known.spec
+            first, noted = spec, others[-1]
+            if not spec.seen and noted is not None:
                 # Choices may be private: the schema of a tool made for one user may hold their addresses.
-                first = spec if spec.seen or noted is None else without_choices(noted)
-                others = [each for each in (*now[1:], noted) if each is not None]
-                known = self._marked[record] = origins, self._declared(restricted(first, others))
-            return known[1]
+                first = without_choices(noted)
+            marked = self._declared(restricted(first, [other for other in others if other is not None]))
+            self._marked[record] = MarkedSpec((spec, *others), marked)
+            return marked
+
+    def _others_of_name(self, name: str) -> list[ToolSpec | None]:
+        """Return the tools of a name: given, of a host, of records apart, and as the graph describes it."""
+        given = None if self._given is None else self._given.get(name)
+        others = [given, self._of_hosts.get(name)]
+        for record in self._shapes().get(name, ()):
+            if is_apart(record):
+                others.append(self._noted(record))
+        others.append(self._noted(name))
+        return others
 
     def _declared(self, spec: ToolSpec) -> ToolSpec:
         if spec.read_only or side_effects(spec) != "changes":
@@ -234,15 +316,20 @@ class Catalogue:
         return replace(spec, read_only=True)
 
     def _noted(self, name: str) -> ToolSpec | None:
+        """Return a tool as the graph describes it; None if it does not."""
         entry = self._graph.tools.get(name, {})
-        if (parameters := entry.get("parameters")) is None:
+        parameters = entry.get("parameters")
+        if parameters is None:
             return None
-        before = self._described.get(name)
-        marks = [entry.get(field) for field in ("description", *EFFECTS)]
-        if before is None or before[0] != (id(parameters), *marks):
-            noted = spec_of(tool_of(name), entry)
-            before = self._described[name] = (id(parameters), *marks), noted if self._read_only else grave_marks(noted)
-        return before[1]
+        origin = (id(parameters), *[entry.get(field) for field in ("description", *EFFECTS)])
+        known = self._described.get(name)
+        if known is None or known.origin != origin:
+            spec = spec_of(tool_of(name), entry)
+            if not self._read_only:  # the running program must declare itself that a tool only reads
+                spec = grave_marks(spec)
+            known = NotedSpec(origin, spec)
+            self._described[name] = known
+        return known.spec
 
     @property
     def known(self) -> Mapping[str, ToolSpec]:
@@ -251,8 +338,11 @@ class Catalogue:
             if self._adopted:
                 return self.specs
             specs = dict(self.specs)
-            noted = {name: self._noted(name) for name in self._graph.tools if not is_apart(name)}
-            return specs | {name: spec for name, spec in noted.items() if spec is not None}
+            for name in self._graph.tools:
+                noted = None if is_apart(name) else self._noted(name)
+                if noted is not None:
+                    specs[name] = noted
+            return specs
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
         """Take in the tools of a host. Of two with one name the given one stays, otherwise the latest."""
@@ -261,18 +351,22 @@ class Catalogue:
                 return
             given, tools = tools, without_own(tools)
             # A subset of a known set, such as the tools of one request, is nothing new.
-            if any(all(known.get(name) == spec for name, spec in tools.items()) for known in self._adopted):
+            if any(tools.items() <= known.items() for known in self._adopted):
                 return
-            self._adopted = [*self._adopted[-MAX_ADOPTED:], given]
+            self._adopted = [*self._adopted[-MAX_TOOL_SETS:], given]
             self._take(tools)
             if self._given is not None:
-                self._given = {**{name: self._of_hosts[name] for name in tools}, **self._given}
+                of_hosts = {name: self._of_hosts[name] for name in tools}
+                self._given = {**of_hosts, **self._given}
 
     def _take(self, tools: Mapping[str, ToolSpec]) -> None:
         # The latest description of each tool. Where nobody says which of two hosts' tools is meant, both are.
-        known = self._of_hosts
-        taken = {name: agreed(spec, known[name]) if name in known else spec for name, spec in tools.items()}
-        known |= {name: self._declared(spec) for name, spec in taken.items()}
+        taken: dict[str, ToolSpec] = {}
+        for name, spec in tools.items():
+            before = self._of_hosts.get(name)
+            taken[name] = spec if before is None else agreed(spec, before)
+        for name, spec in taken.items():
+            self._of_hosts[name] = self._declared(spec)
         self._note(taken)
         for spec in tools.values():
             self._of_records[self._record_of(spec)] = self._declared(spec)
@@ -281,16 +375,20 @@ class Catalogue:
         # The graph must be readable without the tools.
         if self._describe is None:
             return
-        known = self._graph.tools
         record: Record = []
         for name, spec in specs.items():
             kept = self._record_of(spec)
-            noted = self._noted(kept)  # restrictions stay, though other programs do not know them
-            given = (self._given or {}).get(name, spec)
-            as_given = given if self._record_of(given) == kept else spec  # a host may know less than the developer
-            marked = self._declared(restricted(as_given, [each for each in (spec, noted) if each is not None]))
-            if new := changes_of(marked, known.get(kept, {})):
-                record.append(ToolDescribed(kept, new))
+            best = spec
+            if self._given is not None and name in self._given and self._record_of(self._given[name]) == kept:
+                best = self._given[name]  # a host may know less than the developer
+            restrictions = [spec]
+            noted = self._noted(kept)
+            if noted is not None:
+                restrictions.append(noted)  # they stay, though other programs do not know them
+            marked = self._declared(restricted(best, restrictions))
+            changes = changes_of(marked, self._graph.tools.get(kept, {}))
+            if changes:
+                record.append(ToolDescribed(kept, changes))
         if record:
             self._describe(record)
 
@@ -300,14 +398,17 @@ class Catalogue:
         """Return the names of the records of tools (`specs` by default), and the tools with several records."""
         with self._lock:
             several = self._shapes()
+            if specs is None and not several:
+                return ALIKE
             if specs is None:
-                return ALIKE if not several else self._records_of(self.specs, several)
+                return self._records_of(self.specs, several)
             known = self._records.get(id(specs))
-            if known is None or known[0] is not specs or known[1] is not several:
+            if known is None or known.specs is not specs or known.several is not several:
                 if len(self._records) >= MAX_TOOL_SETS:
                     self._records.clear()
-                known = self._records[id(specs)] = specs, several, self._records_of(specs, several)
-            return known[2]
+                known = KnownRecords(specs, several, self._records_of(specs, several))
+                self._records[id(specs)] = known
+            return known.records
 
     def records_of(self, tool: str) -> Collection[str]:
         """Return the names of all records of a tool's name."""
@@ -320,29 +421,39 @@ class Catalogue:
         if names is ALIKE:
             return marked
         with self._lock:
-            found = dict[str, ToolSpec]()
+            recorded: dict[str, ToolSpec] = {}
             for name in marked:
                 record = names.offered.get(name, name)
-                found[record] = self._as_record(marked[name], record)
-            for records in names.known.values() if others else ():
-                for record in records:
-                    spec = self._of_records.get(record) or self._noted(record)
-                    if spec is not None and record not in found:
-                        found[record] = self._as_record(self._with_marks(spec), record)
-            return found
+                recorded[record] = self._as_record(marked[name], record)
+            if others:
+                for records in names.known.values():
+                    self._add_others(records, recorded)
+            return recorded
+
+    def _add_others(self, records: Iterable[str], recorded: dict[str, ToolSpec]) -> None:
+        for record in records:
+            spec = self._of_records.get(record) or self._noted(record)
+            if spec is not None and record not in recorded:
+                recorded[record] = self._as_record(self._with_marks(spec), record)
 
     def _as_record(self, spec: ToolSpec, record: str) -> ToolSpec:
         if spec.name == record:
             return spec
         known = self._named_by_record.get(record)
-        if known is None or known[0] is not spec:  # a spec compiles its schema once
-            known = self._named_by_record[record] = spec, replace(spec, name=record)
-        return known[1]
+        if known is None or known.origin is not spec:  # a spec compiles its schema once
+            known = RecordSpec(spec, replace(spec, name=record))
+            self._named_by_record[record] = known
+        return known.spec
 
     def _records_of(self, specs: Mapping[str, ToolSpec], several: Mapping[str, Mapping[str, Shape]]) -> ToolRecords:
-        records = {name: self._record_of(spec) for name, spec in specs.items()}
-        offered = {name: record for name, record in records.items() if record != name}
-        return ToolRecords(offered, several) if offered or several else ALIKE
+        offered: dict[str, str] = {}
+        for name, spec in specs.items():
+            record = self._record_of(spec)
+            if record != name:
+                offered[name] = record
+        if not offered and not several:
+            return ALIKE
+        return ToolRecords(offered, several)
 
     def _record_of(self, spec: ToolSpec) -> str:
         """Return the record of a tool: the first of its name with the same parameters, or a new one."""
@@ -360,14 +471,16 @@ class Catalogue:
         tools = self._graph.tools
         if self._counted != (id(tools), len(tools)):
             self._counted = id(tools), len(tools)
-            found = dict[str, dict[str, Shape]]()
-            for record in filter(is_apart, tools):
-                of_tool = found.setdefault(tool_of(record), {})
-                for each in (tool_of(record), record):
-                    noted = self._noted(each)
+            shapes: dict[str, dict[str, Shape]] = {}
+            for record in tools:
+                if not is_apart(record):
+                    continue
+                of_tool = shapes.setdefault(tool_of(record), {})
+                for name in (tool_of(record), record):
+                    noted = self._noted(name)
                     if noted is not None:
-                        of_tool[each] = shape_of(noted)
-            self._several = found
+                        of_tool[name] = shape_of(noted)
+            self._several = shapes
         return self._several
 
 
@@ -375,14 +488,16 @@ class _Marked(Mapping[str, ToolSpec]):
     """Tools that get their marks on first use: few of many are used."""
 
     def __init__(self, specs: Mapping[str, ToolSpec], with_marks: Callable[[ToolSpec], ToolSpec]) -> None:
-        self._specs, self._with_marks = specs, with_marks
-        self._found: dict[str, ToolSpec] = {}
+        self._specs = specs
+        self._with_marks = with_marks
+        self._known: dict[str, ToolSpec] = {}
 
     def __getitem__(self, name: str) -> ToolSpec:
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = self._with_marks(self._specs[name])
-        return found
+        marked = self._known.get(name)
+        if marked is None:
+            marked = self._with_marks(self._specs[name])
+            self._known[name] = marked
+        return marked
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs
@@ -400,39 +515,59 @@ def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
 
 @cached(mebibytes=4)
 def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str]) -> ToolSpec:
-    schema = {
-        "type": "object",
-        "properties": {p: ({"type": kind} if kind else {}) for p, kind in properties},
-        "required": sorted(required),
-    }
+    described = {parameter: {"type": kind} if kind else {} for parameter, kind in properties}
+    schema = {"type": "object", "properties": described, "required": sorted(required)}
     return ToolSpec(name=name, description="", parameters=schema, seen=False)
 
 
 def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
-    shown = entry.get("parameters_seen", {})
+    """Return a tool as its calls show it: a parameter of one kind has that type, one in every call is required."""
     calls = entry.get("calls_read", 0)
-    properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in shown.items())
-    required = frozenset(p for p, kinds in shown.items() if sum(kinds.values()) >= calls)
-    return _spec(name, properties, required)
+    properties: list[tuple[str, str]] = []
+    required: set[str] = set()
+    for parameter, kinds in entry.get("parameters_seen", {}).items():
+        kind, *others = kinds or [""]
+        properties.append((parameter, "" if others else kind))
+        if sum(kinds.values()) >= calls:
+            required.add(parameter)
+    return _spec(name, tuple(properties), frozenset(required))
 
 
 # --- suggestions ---
 
-_ENDS: Final = frozenset({"search", "lookup", "query", "find"})
-_STEMS: Final = frozenset(map(stem, LEXICON.changing)) | word_set("sent written paid bought sold withdrawn made kept")
-_LANGUAGES: Final = word_set("sql cypher graphql sparql shell bash python javascript script command")
-"""Words of tools that run a text in such a language."""
-_PROGRAMS: Final = _LANGUAGES | word_set("code statement expression")
-"""Parameters of such tools."""
-_DATABASES: Final = word_set("database db warehouse bigquery snowflake postgres mysql sqlite mongo")
-_PARTICLES: Final = word_set("out in off up")
-"""Words that make another verb: ``check_out``, ``get_in``."""
-_ACTS: Final = word_set("update change process")
-"""Nouns of acts, at the end of a long name."""
-LONGEST_OBJECT: Final = 2
-"""Words of a name up to which such a noun is the object: ``get_update``."""
-_THINGS: Final = word_set("order orders post posts book books change changes update updates schedule schedules process")
-"""Verbs that are nouns as well: ``get_order``."""
+
+@dataclass(frozen=True, slots=True)
+class NameWords:
+    """Words by which the name and description of a tool say whether it reads.
+
+    Attributes:
+        ends: last words of tools that read.
+        changing: stems of words of change.
+        languages: words of tools that run a text in such a language.
+        programs: parameters of such tools.
+        databases: a tool with one of these words and "query" runs a text too.
+        particles: words that make another verb: ``check_out``, ``get_in``.
+        acts: nouns of acts, at the end of a long name.
+        things: verbs that are nouns as well: ``get_order``.
+    """
+
+    ends: frozenset[str] = frozenset({"search", "lookup", "query", "find"})
+    changing: frozenset[str] = frozenset(map(stem, LEXICON.changing)) | word_set(
+        "sent written paid bought sold withdrawn made kept"
+    )
+    languages: frozenset[str] = word_set("sql cypher graphql sparql shell bash python javascript script command")
+    programs: frozenset[str] = word_set(
+        "sql cypher graphql sparql shell bash python javascript script command code statement expression"
+    )
+    databases: frozenset[str] = word_set("database db warehouse bigquery snowflake postgres mysql sqlite mongo")
+    particles: frozenset[str] = word_set("out in off up")
+    acts: frozenset[str] = word_set("update change process")
+    things: frozenset[str] = word_set(
+        "order orders post posts book books change changes update updates schedule schedules process"
+    )
+
+
+_NAME_WORDS: Final = NameWords()
 
 
 def suggested(specs: Iterable[ToolSpec]) -> list[str]:
@@ -443,24 +578,30 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 def _seems_to_read(spec: ToolSpec) -> bool:
     # Its name says that it reads, and neither name nor description mentions a change, or code that it would run.
     last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
-    reads = spec.read_only is not False and (last[0] in LEXICON.reading or last[-1] in _ENDS)
-    if not reads or _runs_code(spec, last) or last[-1] in _PARTICLES:
+    reads = spec.read_only is not False and (last[0] in LEXICON.reading or last[-1] in _NAME_WORDS.ends)
+    if not reads or _runs_code(spec, last) or last[-1] in _NAME_WORDS.particles:
         return False
-    if len(last) > LONGEST_OBJECT and last[-1] in _ACTS:  # list_price_update updates the price of a list
+    # list_price_update updates the price of a list; in get_update the noun is the object.
+    if len(last) > 2 and last[-1] in _NAME_WORDS.acts:
         return False
     return not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
 
 
 def _runs_code(spec: ToolSpec, name: Sequence[str]) -> bool:
     """Return True if a tool takes a program, such as SQL: its text may do anything."""
-    if not _LANGUAGES.isdisjoint(name) or not _PROGRAMS.isdisjoint(map(str.lower, spec.properties)):
+    parameters = [parameter.lower() for parameter in spec.properties]
+    if not _NAME_WORDS.languages.isdisjoint(name) or not _NAME_WORDS.programs.isdisjoint(parameters):
         return True
-    queries = "query" in name and not _DATABASES.isdisjoint(name)
-    return queries or not _LANGUAGES.isdisjoint(words(spec.description))
+    if "query" in name and not _NAME_WORDS.databases.isdisjoint(name):
+        return True
+    return not _NAME_WORDS.languages.isdisjoint(words(spec.description))
 
 
 def _tells_of_change(text: str) -> bool:
-    return any(stem(word) in _STEMS and word not in _THINGS for word in words(text))
+    for word in words(text):
+        if stem(word) in _NAME_WORDS.changing and word not in _NAME_WORDS.things:
+            return True
+    return False
 
 
 def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
@@ -469,5 +610,7 @@ def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
         return ""
     are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"
     shown = ", ".join(f'"{name}"' for name in reading)
-    declare = f" Check them; if they only read: reads={{{shown}}}" if shown else ""
-    return f"{are} never called without the model: undeclared.{declare}"
+    line = f"{are} never called without the model: undeclared."
+    if shown:
+        line += f" Check them; if they only read: reads={{{shown}}}"
+    return line

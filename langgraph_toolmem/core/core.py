@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
@@ -23,7 +22,7 @@ from langgraph_toolmem.core.costs import CPU_BEHIND, Costs
 from langgraph_toolmem.core.episodes import Episodes, Holdout
 from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.jobs import Job, Jobs
-from langgraph_toolmem.core.ledger import Ledger
+from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Method, PastRuns, Section
 from langgraph_toolmem.core.open_calls import OpenCall, OpenCalls
@@ -33,20 +32,21 @@ from langgraph_toolmem.core.users import User, Users, check_namespace, keep_name
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.stores.events import EventStore, Fallback, Fsync, fallback_given
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.text.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import BaseStore
 
 T = TypeVar("T")
+P = ParamSpec("P")
 TableT = TypeVar("TableT", bound=Table)
 
 logger = logging.getLogger("langgraph_toolmem.memory")
@@ -68,7 +68,10 @@ class Evidence(SharedByCopies):
 
     def __init__(self, store: EventStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
         self.lock = store.lock
-        self.store, self.users, self.now, self.read_only = store, users, now, read_only
+        self.store = store
+        self.users = users
+        self.now = now
+        self.read_only = read_only
         self.graph = store.graph
         self.shared_log: SharedLog | None = None
         self.closed = False
@@ -100,18 +103,20 @@ class Evidence(SharedByCopies):
     def hour(self) -> int:
         return int(self.now() // HOUR)
 
-    def log_and_continue(self, what: str, do: Callable[[], T]) -> T | None:
+    def log_and_continue(self, what: str, do: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
         """Return the result of a function whose errors must not stop the caller; log each failure once."""
         try:
-            return do()
+            return do(*args, **options)
         except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
             self.log_failure_and_continue(what, error)
             return None
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
-        nobody = isinstance(error, NamespaceError)
-        level = logging.DEBUG if nobody or what in self._warned else logging.WARNING
-        self._warned |= set() if nobody else {what}
+        """Log an error that must not stop the caller: a repeated one, or a missing user id, as a debug message."""
+        level = logging.DEBUG
+        if not isinstance(error, NamespaceError) and what not in self._warned:
+            self._warned.add(what)
+            level = logging.WARNING
         log_failure(logger, level, what, error=error)
 
     def refuse_if_closed(self) -> None:
@@ -145,14 +150,16 @@ class Evidence(SharedByCopies):
 
     def weight_of(self, run: str) -> float:
         with self.lock:
-            stands = self.graph.verdict(run)
-        return 0.0 if stands is None else stands.weight
+            feedback = self.graph.verdict(run)
+        return 0.0 if feedback is None else feedback.weight
 
     def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
         """Return score and comment of a run, unless another user's run with the same id was scored."""
         with self.lock:
-            stands = self.graph.verdict(run)
-        return (None, None) if stands is None or stands.user not in (None, user) else (stands.score, stands.comment)
+            feedback = self.graph.verdict(run)
+        if feedback is None or feedback.user not in (None, user):
+            return None, None
+        return feedback.score, feedback.comment
 
     def known_owner(self, run: str) -> str:
         """Return the digest of a run's user, or of the author of its feedback; "" if both are unknown."""
@@ -174,9 +181,16 @@ class Evidence(SharedByCopies):
         with self.lock:
             removed = self.store.forget(gone)
             if self.shared_log is not None:
-                self.shared_log.withdraw(gone)
+                self.shared_log.worker.withdraw(gone)
         self.store.erase()
-        return removed + (0 if self.shared_log is None else self.shared_log.forget(gone))
+        if self.shared_log is not None:
+            removed += self.shared_log.forget(gone)
+        return removed
+
+
+def no_past_runs(_: User) -> PastRuns | None:
+    """Return None: no method keeps finished runs."""
+    return None
 
 
 class Core(Evidence):
@@ -222,62 +236,43 @@ class Core(Evidence):
         self.events = events
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
-        specs = None if tools is None else without_own(read_tools(tools))
+        specs = _specs_given(tools)
         declarations = Declarations(reads)
         self.constants = constants_given(constants)
         self.private = fields_given("ToolMemory(private=...)", private)
         embedder = resolve_embedder(embeddings)
-        try:
-            self.folder = None if path is None else Path(path).expanduser()
-        except RuntimeError as error:
-            raise ConfigurationError(f"ToolMemory({str(path)!r}): {error}. Give a folder that exists.") from error
+        self.folder = _folder_given(path)
+        self.home = _home_of(self.folder, self.graph_namespace)
         self.listeners = tuple(listeners)
-        home = self.folder
-        if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
-            home = home / f"graph-{digest(*self.graph_namespace)}"
-        self.home = home
-        tables: list[type[Table]] = [
-            Ledger,
-            Episodes,
-            TrialTable,
-            *(table for each in self.listeners for table in each.tables),
-        ]
-        where = None if store is not None and read_only else home  # else it would look at a log that lags behind
-        shared = store is not None
         log = EventStore(
-            where,
+            # A memory that only reads a shared store would look at a log that lags behind.
+            None if store is not None and read_only else self.home,
             lock=threads.rlock(),
-            tables=tables,
+            tables=_tables_of(self.listeners),
             fsync=fsync,
             fallback=fallback_given(fallback),
             read_only=read_only,
-            shared=shared,
+            shared=store is not None,
         )
         super().__init__(log, users, now=now, read_only=read_only)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
-            self.log_and_continue(
-                "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
-            )
-        rows: dict[str, Any] = {"embedder": embedder, "namespace": self.graph_namespace, "read_only": read_only}
-        self.vectors: VectorStore
-        if chroma is None:
-            self.vectors = IndexedVectors(self.folder, at_behind=self._leave_index_job, **rows)
-        else:
-            self.vectors = VectorStore(self.folder, client=chroma, **rows)
+            what = "the namespace is not kept in the folder"
+            self.log_and_continue(what, keep_namespace, self.folder, users.namespace)
+        self.vectors = self._open_vectors(embedder, chroma)
         self.costs = Costs(self._write_costs)
         self.jobs = Jobs(
             self.folder,
             now=now,
-            working=partial(self.costs.working, CPU_BEHIND),
+            working=self._count_background_work,
             read_only=read_only,
-            remote=self.vectors.remote,
-            may_work=self.vectors.may_write,
+            remote=self.vectors.chroma.remote,
+            may_work=self.vectors.chroma.may_write,
             alone=chroma is None,
-            serves=lambda: self.vectors.writes,
+            serves=self.vectors.chroma.is_writing,
+            problems=self.store.problems,  # they share a file
         )
         self.texts = KeptTexts()
         self.texts.register(self.vectors.forget_rows)
-        self.jobs.queue.problems = self.store.problems  # they share a file
         if isinstance(self.vectors, IndexedVectors) and not read_only:
             self.jobs.handle(INDEX, self._catch_up)
             self.jobs.handle(FORGET_ROWS, self._forget_rows)
@@ -290,41 +285,70 @@ class Core(Evidence):
         self.holdout = Holdout(self, holdout)
         self.trials = HintTrials(self, withhold)
         self.executions = ExecutionLog(self.episodes.of)
-        self._states, learned = Folds(), Folds()
-        for holder in (self.executions.forget, self._states.forget, learned.forget):
-            self.texts.register(holder)
+        self._states = Folds()
+        learned = Folds()
+        for forget in (self.executions.forget, self._states.forget, learned.forget):
+            self.texts.register(forget)
         # Others forget too: then the events say so, or are gone.
         self.episodes.at_forgetting.append(self.texts.forget)
         self.store.at_reload.append(self.texts.forget)
-        self.ledger = self.register(Ledger)
-        self.ledger.apply, self.ledger.lock = self.apply, self.lock
-        self.past_runs: Callable[[User], PastRuns | None] = lambda _: None
-        describe = None if read_only else lambda record: self.apply(None, record)
-        self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
+        self.ledger = Ledger(self)
+        self.past_runs: Callable[[User], PastRuns | None] = no_past_runs
+        self.catalogue = Catalogue(
+            self.graph,
+            specs,
+            declarations=declarations,
+            describe=None if read_only else self._describe_tools,
+            lock=self.lock,
+        )
         self.lifecycle = Lifecycle(self, learned)
         self.open_calls = OpenCalls(self._learn_answer)
         self.texts.register(self.open_calls.forget)
         if self.folder is not None or store is not None:
             threads.at_fork(self)
 
+    def _open_vectors(self, embedder: Embedder, chroma: Any | None) -> VectorStore:
+        if chroma is not None:
+            return VectorStore(
+                self.folder,
+                client=chroma,
+                embedder=embedder,
+                namespace=self.graph_namespace,
+                read_only=self.read_only,
+            )
+        return IndexedVectors(
+            self.folder,
+            at_behind=self._leave_index_job,
+            embedder=embedder,
+            namespace=self.graph_namespace,
+            read_only=self.read_only,
+        )
+
+    def _count_background_work(self) -> AbstractContextManager[None]:
+        return self.costs.working(CPU_BEHIND)
+
+    def _describe_tools(self, record: Record) -> None:
+        self.apply(None, record)
+
     def close(self) -> None:
         """See `ToolMemory.close`."""
         with self.lock:
-            closed, self.closed = self.closed, True
-        if closed:
-            return
-        steps: list[tuple[str, Callable[[], object]]] = [
-            ("open model calls", self.open_calls.close),
-            ("background work", self.jobs.close),  # without the lock: its thread may be about to take it
-            ("seconds of model calls", self.costs.flush),
-            *((each.name, each.close) for each in self.listeners),
-            ("the queue", self.jobs.queue.close),
-            ("the evidence graph", self.close_store),
-            ("Chroma", self.vectors.close),
-        ]
-        with ExitStack() as last:  # an interrupt leaves nothing open either
-            for what, close in reversed(steps):
+            if self.closed:
+                return
+            self.closed = True
+        with ExitStack() as last:  # what is pushed last is closed first; an interrupt leaves nothing open either
+
+            def close_then(what: str, close: Callable[[], object]) -> None:
                 last.callback(self.log_and_continue, f"{what} could not be closed", close)
+
+            close_then("Chroma", self.vectors.close)
+            close_then("the evidence graph", self.close_store)
+            close_then("the queue", self.jobs.queue.close)
+            for listener in reversed(self.listeners):
+                close_then(listener.name, listener.close)
+            close_then("seconds of model calls", self.costs.flush)
+            close_then("background work", self.jobs.close)  # without the lock: its thread may be about to take it
+            close_then("open model calls", self.open_calls.close)
 
     def forked(self) -> None:
         """Continue in a forked child: events are its own; Chroma and the background are the parent's."""
@@ -347,7 +371,10 @@ class Core(Evidence):
     def know(self, run: Run) -> None:
         """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""
         with self.lock:
-            if not self.read_only and (new := self.episodes.new(run, len(run.events))):
+            if self.read_only:
+                return
+            new = self.episodes.new(run, len(run.events))
+            if new:
                 self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
@@ -357,13 +384,21 @@ class Core(Evidence):
     def state_of(self, run: Run, tools: Mapping[str, ToolSpec] | None = None) -> RunState:
         """Return a run's state, given the available tools. Only events that are new in the thread are folded."""
         names = self.catalogue.records(tools)
-        return self._states.of(run, lambda event: self.lifecycle.asked.names(event, names).read(event))
+
+        def read(event: UserMessage | Turn) -> UserMessage | Turn:
+            return self.lifecycle.asked.names(event, names).read(event)
+
+        return self._states.of(run, read)
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
         """Return True if the last episode of a history is held out; False on any error."""
-        what = "could not read whether an episode is held out"
-        begins = lambda: self.holdout.begins(self.read(messages, thread_id))  # noqa: E731 - one line
-        return self.holdout.on and bool(self.log_and_continue(what, begins))
+
+        def begins() -> bool:
+            return self.holdout.begins(self.read(messages, thread_id))
+
+        if not self.holdout.on:
+            return False
+        return bool(self.log_and_continue("could not read whether an episode is held out", begins))
 
     def rows(self, kind: RowKind[T]) -> Rows[T]:
         """Return the rows of a kind, of the method of its name; nothing is read."""
@@ -372,11 +407,14 @@ class Core(Evidence):
     def _leave_index_job(self, collection: str) -> None:
         """Have the process that writes to Chroma bring an index up to its rows."""
         if not self.read_only:
-            what = "no job for the index of Chroma could be put into the queue"
-            put = partial(
-                self.jobs.put, INDEX, {"collection": collection}, key=f"{INDEX} {collection}", ordering_key=""
+            self.log_and_continue(
+                "no job for the index of Chroma could be put into the queue",
+                self.jobs.put,
+                INDEX,
+                {"collection": collection},
+                key=f"{INDEX} {collection}",
+                ordering_key="",
             )
-            self.log_and_continue(what, put)
 
     def _leave_forgetting(self, gone: Forgotten) -> None:
         """Have the rows of this folder forgotten that another machine's memory forgot: rows do not travel."""
@@ -391,7 +429,9 @@ class Core(Evidence):
             gone = Forgotten(job.payload["user"], frozenset(job.payload["runs"]))
             self.jobs.queue.forget(gone.user, runs=gone.runs)
             owners = [gone.user] if gone.user else sorted(gone.runs)
-            namespaces = {space for owner in owners for space in self.vectors.table.namespaces_of(owner)}
+            namespaces: set[tuple[str, ...]] = set()
+            for owner in owners:
+                namespaces.update(self.vectors.table.namespaces_of(owner))
             for namespace in sorted(namespaces):
                 for listener in self.listeners:
                     listener.forget(User(None, gone.user or None, namespace), gone)
@@ -404,15 +444,18 @@ class Core(Evidence):
     def problems(self) -> list[str]:
         """Return the problems of storage and of settings, one sentence each."""
         with self.lock:
-            waiting = [] if self.shared_log is None else self.shared_log.waiting()
-            found = [*self.store.problems, *waiting, *self.vectors.problems]
-        remote = self.vectors.remote
-        problem = None if remote is None else remote.problem()
-        found += [problem] if problem else []
-        found += self.users.problems()
+            problems = list(self.store.problems)
+            if self.shared_log is not None:
+                problems += self.shared_log.waiting()
+            problems += self.vectors.chroma.problems
+        remote = self.vectors.chroma.remote
+        if remote is not None:
+            problems += remote.problems()
+        problems += self.users.problems()
         for listener in self.listeners:
-            found += self.log_and_continue(f"{listener.name} could not report problems", listener.problems) or []
-        return found + (self.log_and_continue("could not read the job queue", self.jobs.queue.troubles) or [])
+            problems += self.log_and_continue(f"{listener.name} could not report problems", listener.problems) or []
+        problems += self.log_and_continue("could not read the job queue", self.jobs.queue.troubles) or []
+        return problems
 
     def section_of(self, listener: Method) -> Section | None:
         """Return a method's part of the report; None if it has none, or fails."""
@@ -420,10 +463,39 @@ class Core(Evidence):
 
     def owner_of(self, run: str, user: str | None = None) -> str:
         """Return the digest of a run's user, `user` if given, so that `forget` finds the run; "" if it is unknown."""
-        return user or self.jobs.queue.namespace_of(run)[1] or self.known_owner(run)
+        return user or self.jobs.queue.namespace_of(run).user or self.known_owner(run)
 
     def namespace_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
         """Return the namespace of a run; without a user id the one noted when the run was finished here, or None."""
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
-        return self.jobs.queue.namespace_of(run)[0]
+        return self.jobs.queue.namespace_of(run).namespace
+
+
+def _folder_given(path: str | Path | None) -> Path | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(f"ToolMemory({str(path)!r}): {error}. Give a folder that exists.") from error
+
+
+def _specs_given(tools: Iterable[ToolLike] | None) -> dict[str, ToolSpec] | None:
+    if tools is None:
+        return None
+    return without_own(read_tools(tools))
+
+
+def _home_of(folder: Path | None, graph_namespace: tuple[str, ...]) -> Path | None:
+    """Return the folder of the evidence graph: one in the memory's folder for each other `graph_namespace`."""
+    if folder is None or graph_namespace == DEFAULT_NAMESPACE:
+        return folder
+    return folder / f"graph-{digest(*graph_namespace)}"
+
+
+def _tables_of(listeners: Iterable[Method]) -> list[type[Table]]:
+    tables: list[type[Table]] = [LedgerTable, Episodes, TrialTable]
+    for listener in listeners:
+        tables += listener.tables
+    return tables

@@ -65,8 +65,10 @@ class Costs(SharedByCopies):
 
         The memory only ever saves model calls that ask for tools, and an answer in words takes longer.
         """
-        spent, number = (CALL_SECONDS, TIMED_CALLS) if calls else (WORD_SECONDS, TIMED_WORDS)
-        self._add({spent: seconds, number: 1})
+        if calls:
+            self._add({CALL_SECONDS: seconds, TIMED_CALLS: 1})
+        else:
+            self._add({WORD_SECONDS: seconds, TIMED_WORDS: 1})
 
     def flush(self) -> None:
         """Write the sums."""

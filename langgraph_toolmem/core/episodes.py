@@ -17,10 +17,23 @@ from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Evidence
 
-MAX_THREADS: Final = 20_000
-"""Threads whose episodes are remembered; the least recently active leave."""
-MAX_MESSAGES: Final = 1_000
-"""User messages of a thread that are remembered; the oldest leave."""
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLimits:
+    """Sizes of the tables of episodes.
+
+    Attributes:
+        threads: whose episodes are remembered; the least recently active leave.
+        messages: user messages of a thread that are remembered; the oldest leave.
+        held_out: episodes with a draw of `Holdout`; the oldest leave.
+    """
+
+    threads: int = 20_000
+    messages: int = 1_000
+    held_out: int = 20_000
+
+
+EPISODE_LIMITS: Final = EpisodeLimits()
 
 
 @dataclass(slots=True)
@@ -45,7 +58,9 @@ class EpisodeOver(Event):
 
 def contributor(thread_id: str, user: str | None) -> str:
     """Return the digest of a thread and user as one contributor of values: users may share a thread id."""
-    return digest("run", thread_id, user) if user else digest("run", thread_id)
+    if not user:
+        return digest("run", thread_id)
+    return digest("run", thread_id, user)
 
 
 class KnownMessages(Mapping[str, str]):
@@ -88,23 +103,23 @@ class Episodes(Table):
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
     def _thread(self, thread: str) -> list[dict[str, Any]]:
-        found = self.threads.pop(thread, None) or [{}, {}]
-        self.threads[thread] = found
-        if len(self.threads) > MAX_THREADS:
+        row = self.threads.pop(thread, None) or [{}, {}]
+        self.threads[thread] = row
+        if len(self.threads) > EPISODE_LIMITS.threads:
             del self.threads[next(iter(self.threads))]
-        return found
+        return row
 
     def _see(self, thread: str, message: str, episode: str, number: int) -> None:
         messages = self._thread(thread)[0]
         messages.setdefault(message, [episode, number])
-        if len(messages) > MAX_MESSAGES:
+        if len(messages) > EPISODE_LIMITS.messages:
             del messages[next(iter(messages))]
 
     def _end(self, thread: str, episode: str) -> None:
         over = self._thread(thread)[1]
         over.pop(episode, None)
         over[episode] = 1
-        if len(over) > MAX_MESSAGES:
+        if len(over) > EPISODE_LIMITS.messages:
             del over[next(iter(over))]
 
     def forget(self, gone: Forgotten) -> int:
@@ -113,30 +128,35 @@ class Episodes(Table):
             forget()
         own = set(gone.runs)
         for thread, (messages, over) in list(self.threads.items()):
-            known = {episode for episode, _ in messages.values()} | over.keys()
+            known = _episodes_of(messages, over)
             if thread in own or known <= own or (gone.user and own & known):
                 del self.threads[thread]
             elif own & known:
-                left = {message: found for message, found in messages.items() if found[0] not in own}
-                self.threads[thread] = [left, {episode: 1 for episode in over if episode not in own}]
+                self.threads[thread] = _without_episodes(messages, over, own)
         return 0
 
     def of(self, thread_id: str | None) -> Mapping[str, str]:
         """Return the known user messages of a thread (their keys), each with its episode, in order."""
-        found = None if thread_id is None else self.threads.get(digest("run", thread_id))
-        return {} if found is None else KnownMessages(found[0])
+        if thread_id is None:
+            return {}
+        row = self.threads.get(digest("run", thread_id))
+        if row is None:
+            return {}
+        messages, _ = row
+        return KnownMessages(messages)
 
     def new(self, run: Run, start: int = 0) -> Record:
         """Return the record of a run's unknown user messages; the first `start` events were read before."""
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
-        known = self.threads.get(thread, [{}, {}])[0]
-        latest = 0 if not run.truncated else max((number for _, number in known.values()), default=0)
-        episode, record = "", Record()
-        while start and not (isinstance(event := run.events[start - 1], UserMessage) and event.key in known):
-            start -= 1
-        for event in run.events[max(start - 1, 0) :]:
+        known, _ = self.threads.get(thread, [{}, {}])
+        episode, latest = "", 0
+        if run.truncated:
+            # A cut history does not show how many episodes came before it.
+            latest = max((number for _, number in known.values()), default=0)
+        record: Record = []
+        for event in run.events[_last_known(run, start, known) :]:
             if not isinstance(event, UserMessage):
                 continue
             if event.key in known:
@@ -151,21 +171,28 @@ class Episodes(Table):
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
-        ended = self.threads.get(thread, [{}, {}])[1]
-        latest = next(reversed(ended), None)
-        return [] if latest == run.digest else [EpisodeOver(thread, run.digest)]
+        _, ended = self.threads.get(thread, [{}, {}])
+        if next(reversed(ended), None) == run.digest:
+            return []
+        return [EpisodeOver(thread, run.digest)]
 
     def runs(self, thread_id: str) -> set[str]:
-        messages, over = self.threads.get(digest("run", thread_id)) or ({}, {})
-        return {episode for episode, _ in messages.values()} | over.keys()
+        """Return the digests of the episodes of a thread."""
+        messages, over = self.threads.get(digest("run", thread_id), [{}, {}])
+        return _episodes_of(messages, over)
 
     def names(self, thread_id: str | None = None, others: Collection[str] = ()) -> set[str]:
         """Return the digests of the episodes and requests of a thread, or of all, without the episodes of others."""
-        of = None if thread_id is None else digest("run", thread_id)
-        found = self.threads if of is None else {of: self.threads.get(of, [{}, {}])}
-        names = {episode for _, over in found.values() for episode in over if episode not in others}
-        for messages, _ in found.values():
-            names |= {name for key, (run, _) in messages.items() if run not in others for name in (key, run)}
+        rows = list(self.threads.values())
+        if thread_id is not None:
+            rows = [self.threads.get(digest("run", thread_id), [{}, {}])]
+        names: set[str] = set()
+        for messages, over in rows:
+            names.update(episode for episode in over if episode not in others)
+            for message, (episode, _) in messages.items():
+                if episode not in others:
+                    names.add(message)
+                    names.add(episode)
         return names
 
     def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
@@ -174,36 +201,71 @@ class Episodes(Table):
         Raises:
             InputError: the thread is not known, or has no such episode that is not one of `others`.
         """
-        thread = digest("run", thread_id)
-        known = self.threads.get(thread)
-        if known is None or not (known[0] or known[1]):
+        all_messages, all_over = self.threads.get(digest("run", thread_id), [{}, {}])
+        if not all_messages and not all_over:
             raise InputError(
                 f"No thread {thread_id!r} was learned in this memory: is it the thread id that the agent ran with?"
             )
-        messages = {key: found for key, found in known[0].items() if found[0] not in others}
-        over = [run for run in known[1] if run not in others]
-        if not (messages or over):
+        messages, over = _without_episodes(all_messages, all_over, others)
+        if not messages and not over:
             raise InputError(f"The thread {thread_id!r} is another user's.")
+        if episode is None and over:
+            return next(reversed(over))
         if episode is None:
-            return next(reversed(over), "") or list(messages.values())[-1][0]
-        if isinstance(episode, int) and not isinstance(episode, bool):
-            found = [run for run, number in messages.values() if number == episode]
-        else:
-            keys = (digest("user", thread_id, str(episode), 0), digest("user", thread, "", str(episode), 0))
-            found = [messages[key][0] for key in keys if key in messages]
-            found = found or [run for run, _ in messages.values() if run == episode]
-        if not found:
+            latest, _ = next(reversed(messages.values()))
+            return str(latest)
+        named = _find_episode(thread_id, episode, messages)
+        if named is None:
             numbers = sorted({number for _, number in messages.values()})
             raise InputError(
                 f"The thread {thread_id!r} has no episode {episode!r}: give a number from {numbers[0]} to "
                 f"{numbers[-1]}, or the id of a user's message."
             )
-        return str(found[-1])
+        return named
+
+
+def _episodes_of(messages: Mapping[str, Any], over: Collection[str]) -> set[str]:
+    """Return the episodes of a thread's row."""
+    return {episode for episode, _ in messages.values()} | set(over)
+
+
+def _without_episodes(
+    messages: Mapping[str, Any], over: Collection[str], episodes: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return a thread's row without some episodes."""
+    left: dict[str, Any] = {}
+    for message, (episode, number) in messages.items():
+        if episode not in episodes:
+            left[message] = [episode, number]
+    return [left, {episode: 1 for episode in over if episode not in episodes}]
+
+
+def _last_known(run: Run, start: int, known: Collection[str]) -> int:
+    """Return the place of the last known user message before an event; 0 if there is none."""
+    for place in range(start - 1, -1, -1):
+        event = run.events[place]
+        if isinstance(event, UserMessage) and event.key in known:
+            return place
+    return 0
+
+
+def _find_episode(thread_id: str, episode: str | int, messages: Mapping[str, Any]) -> str | None:
+    """Return the episode with a number, of a message with an id, or with a digest; None if there is none."""
+    is_number = isinstance(episode, int) and not isinstance(episode, bool)
+    if not is_number:
+        thread = digest("run", thread_id)
+        for key in (digest("user", thread, "", str(episode), 0), digest("user", thread_id, str(episode), 0)):
+            if key in messages:
+                run, _ = messages[key]
+                return str(run)
+    for run, number in reversed(list(messages.values())):
+        if episode == (number if is_number else run):
+            return str(run)
+    return None
 
 
 # --- held-out episodes: they run without hints and shortcuts, so that the report can measure the memory's effect ---
 
-MAX_EPISODES: Final = 20_000
 HELD_OUT: Final = "this episode is held out, to see what the memory is worth: the model is asked"
 
 
@@ -232,10 +294,9 @@ class HoldoutTable(Table):
         return {EpisodeSpent: self._spend}
 
     def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:
-        row = self.episodes.setdefault(run, [held, 0, 0])
-        row[1] += calls
-        row[2] += tokens
-        if len(self.episodes) > MAX_EPISODES:
+        known_held, known_calls, known_tokens = self.episodes.get(run, (held, 0, 0))
+        self.episodes[run] = [known_held, known_calls + calls, known_tokens + tokens]
+        if len(self.episodes) > EPISODE_LIMITS.held_out:
             del self.episodes[next(iter(self.episodes))]
 
     def forget(self, gone: Forgotten) -> int:
@@ -274,17 +335,21 @@ class Holdout:
         name, evidence = run.digest, self._evidence
         with evidence.lock:
             known = self._table.episodes.get(name)
-            held = self.draws(name) if known is None else bool(known[0])
-            if known is None and not evidence.read_only:
-                evidence.apply(digest("held", name), [EpisodeSpent(name, int(held), 0, 0)], run=name)
-        return held
+            if known is not None:
+                held, *_ = known
+                return bool(held)
+            drawn = self.draws(name)
+            if not evidence.read_only:
+                evidence.apply(digest("held", name), [EpisodeSpent(name, int(drawn), 0, 0)], run=name)
+        return drawn
 
     def spent(self, run: str, turn: Turn) -> Record:
         """Return the record of a model turn's calls and tokens. The caller holds the lock."""
         row = self._table.episodes.get(run)
         if row is None or turn.chosen_by != "model":
             return []
-        return [EpisodeSpent(run, row[0], 1, turn.input_tokens + turn.output_tokens)]
+        held, *_ = row
+        return [EpisodeSpent(run, held, 1, turn.input_tokens + turn.output_tokens)]
 
     def episodes(self) -> Iterator[Episode]:
         for name, (held, calls, tokens) in self._table.episodes.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 MAX_AGES: Final = 200_000
 """Runs, requests and threads with a known age; one that left counts as old as the last that did."""
-RENEWED: Final = 24
 RETENTION: Final = "retention"
-DAY: Final = 86_400.0
-ANYBODY: Final = User(None, None, ())
+"""Kind of the jobs that delete what is older than the retention."""
 
 
 @dataclass(slots=True)
@@ -67,9 +65,12 @@ class Ages(Table):
         return 0
 
     def seen(self, learned: LearnedTurn) -> Record:
-        hour = learned.hour
-        names = [learned.run, learned.thread, learned.state.user_key]
-        new = [name for name in names if name and hour - self.hours.get(name, hour - RENEWED) >= RENEWED]
+        """Return the record of what a turn shows to be active; the age of a name is renewed once a day."""
+        hour, day = learned.hour, 24
+        new: list[str] = []
+        for name in (learned.run, learned.thread, learned.state.user_key):
+            if name and hour - self.hours.get(name, hour - day) >= day:
+                new.append(name)
         return [LastSeen(new, hour)] if new else []
 
 
@@ -80,6 +81,10 @@ def seconds_of(retention: timedelta | float | None) -> float | None:
     return seconds
 
 
+def do_nothing(_: Sequence[Job]) -> None:
+    """Do nothing with jobs whose answer was all there is to do."""
+
+
 class Forgetting:
     """Deletes from the queue, the evidence graph, and the methods; after `retention` seconds in the background."""
 
@@ -87,13 +92,16 @@ class Forgetting:
         self._core, self._retention = core, retention
         self._polled = -math.inf
         if retention is not None and not core.read_only:
-            core.jobs.handle(RETENTION, lambda _: None, find=self.old)
-            core.jobs.at_poll = self.poll
+            core.jobs.handle(RETENTION, do_nothing, find=self.old)
+            core.jobs.at_poll.append(self.poll)
 
     def poll(self) -> None:
         """Enqueue the deletion of old data, once a day by the memory's clock."""
         core = self._core
-        if not (core.closed or core.read_only) and not 0 <= (now := core.now()) - self._polled < DAY:
+        if core.closed or core.read_only:
+            return
+        now = core.now()
+        if not 0 <= now - self._polled < 86_400.0:
             self._polled = now
             core.jobs.put(RETENTION, {}, key=RETENTION, ordering_key="")
 
@@ -114,34 +122,52 @@ class Forgetting:
         core = self._core
         core.refresh(at_once=True)
         others = core.lifecycle.others(thread_id, user_id)
+        mine = user_digest(user_id or None)
         with core.lock:
             owners = {run: core.known_owner(run) for run in core.episodes.runs(thread_id)}
-            mine = user_digest(user_id or None)
-            others |= {run for run, owner in owners.items() if mine and owner not in ("", mine)}
+            if mine:
+                others |= {run for run, owner in owners.items() if owner not in ("", mine)}
             known = core.episodes.names(thread_id, others)
-            whose = {mine, *(owner for run, owner in owners.items() if run not in others)}
-            if not others:
-                whose.add(None)
-        gone = Forgotten(runs=known | {contributor(thread_id, user or None) for user in whose})
-        namespaces = {core.users.of(user_id).namespace} if user_id or not core.users.apart else set[tuple[str, ...]]()
-        if not namespaces:
-            namespaces = {namespace for run in known if (namespace := core.jobs.queue.namespace_of(run)[0]) is not None}
-        if not namespaces and known:
+        contributors = {contributor(thread_id, mine)}
+        for run, owner in owners.items():
+            if run not in others:
+                contributors.add(contributor(thread_id, owner or None))
+        if not others:
+            # What was learned of the thread before its user was named.
+            contributors.add(contributor(thread_id, None))
+        gone = Forgotten(runs=known | contributors)
+        steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone)]
+        for namespace in self._namespaces(thread_id, user_id, known):
+            steps += self._rows(User(None, None, namespace), gone)
+        # The graph last: it knows which runs these are, should something fail.
+        return self._all(steps, last=partial(core.forget, gone))
+
+    def _namespaces(self, thread_id: str, user_id: str | None, runs: Collection[str]) -> set[tuple[str, ...]]:
+        """Return the namespaces of a thread's rows; raise NamespaceError if none of them is known."""
+        core = self._core
+        if user_id or not core.users.apart:
+            return {core.users.of(user_id).namespace}
+        namespaces: set[tuple[str, ...]] = set()
+        for run in runs:
+            namespace = core.jobs.queue.namespace_of(run).namespace
+            if namespace is not None:
+                namespaces.add(namespace)
+        if runs and not namespaces:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose thread {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
             )
-        rows = (each for namespace in namespaces for each in self._rows(User(None, None, namespace), gone))
-        # The graph last: it knows which runs these are, should something fail.
-        steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone), *rows]
-        return self._all(steps, last=partial(core.forget, gone))
+        return namespaces
 
     def old(self, _: Job) -> str:
         core, before = self._core, self._core.now() - (self._retention or 0.0)
         gone = Forgotten(runs=self._older(before), before=before)
-        graph = [partial(core.forget, gone)] if gone.runs else []
+        steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone)]
+        if gone.runs:
+            steps.append(partial(core.forget, gone))
         aged = Forgotten(before=before)  # rows and decisions have times of their own
-        self._all([partial(core.jobs.forget, gone), *graph, *self._rows(ANYBODY, aged)])
+        steps += self._rows(User(None, None, ()), aged)
+        self._all(steps)
         return ""
 
     def _older(self, before: float) -> set[str]:
@@ -162,8 +188,11 @@ class Forgetting:
         return [partial(each.forget, user, gone) for each in self._core.listeners]
 
     def _all(self, steps: list[Callable[[], int]], last: Callable[[], int] | None = None) -> int:
-        core, removed, failures = self._core, 0, list[Exception]()
+        """Do all steps, and the last one if none failed; return how much was removed, or raise the first error."""
+        core = self._core
         core.refuse_if_read_only()
+        removed = 0
+        failures: list[Exception] = []
         for step in steps:
             try:
                 removed += step()
@@ -171,6 +200,7 @@ class Forgetting:
                 failures.append(error)
         if failures:
             raise failures[0]
-        removed += last() if last is not None else 0
+        if last is not None:
+            removed += last()
         core.texts.forget()  # once more: the steps above read what they deleted
         return removed

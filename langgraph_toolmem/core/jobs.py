@@ -2,7 +2,7 @@
 
 `Jobs.put` writes a job to the `JobQueue`, tables of ``memory.db``, and returns. One thread per process does the jobs,
 those of one kind in batches. Jobs of a *slow* kind ask a model: one at a time in a thread of their own. The model's
-answer is kept in the queue before it is used, and the job is given up after `SLOW_TRIES` failures.
+answer is kept in the queue before it is used, and the job is given up after `JobLimits.slow_tries`` failures.
 
 A job is taken for a short time, its lease; after that, because its process was killed, it can be taken again. `takes`
 counts how often: whoever reports on a job shows that number, and an outdated one changes nothing. Only a process that
@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sqlite3
 import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
@@ -35,29 +37,53 @@ from langgraph_toolmem.stores.remote import Remote
 
 logger = logging.getLogger("langgraph_toolmem.jobs")
 
-BATCH: Final = 64
-GATHER_SECONDS: Final = 0.2
-"""Jobs wait so long for others of their kind, unless somebody waits for them."""
-FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0
-"""Seconds before a failed job is tried again: doubled from the first to the longest."""
-SLOW_TRIES: Final = 6
-SLOW_LEASE: Final = 600.0
-"""Seconds after which a slow job may be taken again: its process was killed, or its model does not answer."""
-POLL_SECONDS: Final = 0.25
-IDLE_SECONDS: Final = 2.0
-"""The thread looks for jobs at least so often while any wait; then it ends."""
-SHARED_POLL_SECONDS: Final = 30.0
-"""Interval at which `Jobs.poll` has jobs tried again that were not done."""
-WATCH_SECONDS: Final = 1.0
-"""Interval at which a process that does nothing looks for the jobs that others leave to it."""
-CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
-"""Seconds to wait for what is due; what is left after closing is done at the next opening."""
-LEASE_SECONDS: Final = 30.0
-MAX_LOST: Final = 20
-"""A job that was taken so often and neither done nor failed is given up: it may be what ends the process."""
-MAX_WAITING: Final = 100_000
-"""More jobs, those that were given up among them, are refused."""
-MAX_NAMESPACES: Final = 200_000
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """Sizes and times of the background work.
+
+    Attributes:
+        batch: jobs that are done at once.
+        gather_seconds: jobs wait so long for others of their kind, unless somebody waits for them.
+        first_wait: seconds before a failed job is tried again; doubled up to the longest.
+        longest_wait: in seconds.
+        slow_tries: failures after which a slow job is given up.
+        slow_lease: seconds after which a slow job may be taken again: its process was killed, or its model does not
+            answer.
+        lease_seconds: the same for a quick job.
+        poll_seconds: who waits for jobs looks at least so often.
+        idle_seconds: the thread looks for jobs at least so often while any wait; then it ends.
+        shared_poll_seconds: interval at which `Jobs.poll` has jobs tried again that were not done.
+        watch_seconds: interval at which a process that does nothing looks for the jobs that others leave to it.
+        close_seconds: wait for what is due at the end; what is left is done at the next opening.
+        flush_seconds: wait for everything, where somebody asks for it.
+        before_forgetting: seconds to wait for what is due before something is forgotten.
+        lost: a job that was taken so often and neither done nor failed is given up: it may be what ends the process.
+        waiting: more jobs, those that were given up among them, are refused.
+        namespaces: runs whose namespace is kept; those that were noted last.
+    """
+
+    batch: int = 64
+    gather_seconds: float = 0.2
+    first_wait: float = 1.0
+    longest_wait: float = 600.0
+    slow_tries: int = 6
+    slow_lease: float = 600.0
+    lease_seconds: float = 30.0
+    poll_seconds: float = 0.25
+    idle_seconds: float = 2.0
+    shared_poll_seconds: float = 30.0
+    watch_seconds: float = 1.0
+    close_seconds: float = 5.0
+    flush_seconds: float = 60.0
+    before_forgetting: float = 1.0
+    lost: int = 20
+    waiting: int = 100_000
+    namespaces: int = 200_000
+
+
+JOB_LIMITS: Final = JobLimits()
+
 _WANTED: Final = "dead = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
 _FIRST: Final = """(ordering_key = '' OR NOT EXISTS (
     SELECT 1 FROM jobs AS older
@@ -67,11 +93,7 @@ _FIRST: Final = """(ordering_key = '' OR NOT EXISTS (
 _DUE: Final = "(due <= :now OR due > :now + 3600)"
 _LEASED: Final = "(lease > :now AND lease <= :now + 3600)"
 _FREE: Final = f"{_WANTED} AND {_FIRST} AND {_DUE} AND NOT {_LEASED}"
-_CHOSEN: Final = "seq IN (SELECT value FROM json_each(:chosen))"
-_DAMAGED: Final = """(NOT json_valid(payload) OR NOT json_valid(namespace) OR typeof(takes) <> 'integer'
-    OR typeof(attempts) <> 'integer' OR typeof(answer) NOT IN ('null', 'text'))"""
 _HELD: Final = "id = ? AND takes = ? AND lease > 0"
-_ABOUT: Final = "(user = :user AND :user > '' OR run IN (SELECT value FROM json_each(:runs)))"
 _EVER: Final = 2**62
 
 
@@ -88,6 +110,13 @@ class Job(NamedTuple):
     answer: str | None = None  # kept by `JobQueue.save`
     takes: int = 0  # how often it was taken
     attempts: int = 0  # how often it failed
+
+
+class RowsOwner(NamedTuple):
+    """The namespace of a run's rows (None) and the digest of its user (""), if they are known."""
+
+    namespace: tuple[str, ...] | None
+    user: str
 
 
 class JobQueue(Database):
@@ -116,64 +145,84 @@ class JobQueue(Database):
         "namespaces": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
     }
 
-    def __init__(self, folder: Path | None, *, now: Callable[[], float], read_only: bool = False) -> None:
-        super().__init__(folder, read_only=read_only)
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        now: Callable[[], float],
+        read_only: bool = False,
+        problems: list[str] | None = None,
+    ) -> None:
+        super().__init__(folder, read_only=read_only, problems=problems)
         self._now = now
 
     def put(self, jobs: Sequence[Job]) -> int:
         """Put jobs in one transaction; return how many are new. Jobs that were given up before start again."""
-        self.note_namespaces([each[3:6] for each in jobs if each.run and each.namespace])
+        self.note_namespaces([(job.run, job.user, job.namespace) for job in jobs if job.run and job.namespace])
+        rows: list[dict[str, Any]] = []
+        for job in jobs:
+            row = job._asdict()
+            row["payload"] = dumps(job.payload)
+            row["namespace"] = json.dumps(job.namespace)
+            row["due"] = self._now()
+            rows.append(row)
         with self.writing() as database:
             [(waiting,)] = database.execute("SELECT count(*) FROM jobs")
-            if waiting >= MAX_WAITING:
+            if waiting >= JOB_LIMITS.waiting:
                 raise StorageError(
                     f"{waiting:,} jobs wait to be done, and no more are taken: `toolmem doctor` says which, and why."
                 )
-            database.executemany("DELETE FROM jobs WHERE id = ? AND dead = 1", [(each.id,) for each in jobs])
+            database.executemany("DELETE FROM jobs WHERE id = :id AND dead = 1", rows)
             return database.executemany(
                 """INSERT INTO jobs (id, kind, payload, run, user, namespace, ordering_key, due)
                 VALUES (:id, :kind, :payload, :run, :user, :namespace, :ordering_key, :due)
                 ON CONFLICT (id) DO NOTHING""",
-                [
-                    each._asdict()
-                    | {"payload": dumps(each.payload), "namespace": json.dumps(each.namespace), "due": self._now()}
-                    for each in jobs
-                ],
+                rows,
             ).rowcount
 
     def take(
-        self, kinds: Iterable[str], *, most: int = 1, upto: int = _EVER, lease: float = LEASE_SECONDS
+        self, kinds: Iterable[str], *, most: int = 1, upto: int = _EVER, lease: float = JOB_LIMITS.lease_seconds
     ) -> list[Job]:
         """Lease the oldest job of some kinds that is due and was put up to a place (`last`), with others of its kind.
 
         A job that was taken before, and so failed or lost its process, is taken alone.
         """
-        asked = self._asked(kinds, upto)
+        damaged = """(NOT json_valid(payload) OR NOT json_valid(namespace) OR typeof(takes) <> 'integer'
+            OR typeof(attempts) <> 'integer' OR typeof(answer) NOT IN ('null', 'text'))"""
+        chosen = "seq IN (SELECT value FROM json_each(:chosen))"
         with self.writing() as database:
-            free = f"SELECT seq, kind, takes FROM jobs WHERE {_FREE}"
-            found = database.execute(f"{free} ORDER BY seq LIMIT 1", asked).fetchall()
-            if found and most > 1 and not found[0][2]:
-                asked["kinds"] = json.dumps([found[0][1]])
-                found = database.execute(f"{free} AND takes = 0 ORDER BY seq LIMIT {most}", asked).fetchall()
-            if not found:
+            places = self._choose(database, self._asked(kinds, upto), most)
+            if not places:
                 return []
-            how = {"chosen": json.dumps([seq for seq, *_ in found]), "lost": MAX_LOST, "lease": self._now() + lease}
+            values = {"chosen": json.dumps(places), "lost": JOB_LIMITS.lost, "lease": self._now() + lease}
             lost = database.execute(
                 f"""UPDATE jobs SET dead = 1, error = 'damaged, or taken too often without an end'
-                WHERE {_CHOSEN} AND (takes - attempts >= :lost OR {_DAMAGED})""",
-                how,
+                WHERE {chosen} AND (takes - attempts >= :lost OR {damaged})""",
+                values,
             ).rowcount
             rows = database.execute(
-                f"""UPDATE jobs SET takes = takes + 1, lease = :lease WHERE {_CHOSEN} AND dead = 0
+                f"""UPDATE jobs SET takes = takes + 1, lease = :lease WHERE {chosen} AND dead = 0
                 RETURNING seq, id, kind, payload, run, user, namespace, ordering_key, answer, takes, attempts""",
-                how,
+                values,
             ).fetchall()
         if lost:
-            logger.error("%d jobs were given up: damaged, or taken %d times in vain", lost, MAX_LOST)
-        return [
-            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, *rest)
-            for _, key, kind, payload, run, user, namespace, order, *rest in sorted(rows)
-        ]
+            logger.error("%d jobs were given up: damaged, or taken %d times in vain", lost, JOB_LIMITS.lost)
+        jobs = []
+        for _, key, kind, payload, run, user, namespace, order, *rest in sorted(rows):
+            jobs.append(Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, *rest))
+        return jobs
+
+    def _choose(self, database: sqlite3.Connection, asked: dict[str, Any], most: int) -> list[int]:
+        """Return the places of the oldest job that is free and, if it was never taken, of others like it."""
+        free = f"SELECT seq, kind, takes FROM jobs WHERE {_FREE}"
+        for seq, kind, takes in database.execute(f"{free} ORDER BY seq LIMIT 1", asked).fetchall():
+            # A job that ended its process would take the others of its batch with it.
+            if takes or most == 1:
+                return [seq]
+            asked["kinds"] = json.dumps([kind])
+            alike = database.execute(f"{free} AND takes = 0 ORDER BY seq LIMIT {most}", asked).fetchall()
+            return [place for place, *_ in alike]
+        return []
 
     def free(self) -> None:
         """End all leases: nobody else does jobs."""
@@ -219,25 +268,27 @@ class JobQueue(Database):
         """Return the seconds until a job can be taken, 0 for now; None if none waits."""
         when = f"CASE WHEN {_LEASED} THEN lease WHEN {_DUE} THEN :now ELSE due END"
         asked = self._asked(kinds)
-        found = self.ask(f"SELECT min(CAST({when} AS REAL)) FROM jobs WHERE {_WANTED} AND {_FIRST}", asked)
-        return max(0.0, found[0][0] - asked["now"]) if found and found[0][0] is not None else None
+        for (due,) in self.ask(f"SELECT min(CAST({when} AS REAL)) FROM jobs WHERE {_WANTED} AND {_FIRST}", asked):
+            if due is not None:
+                return max(0.0, float(due) - float(asked["now"]))
+        return None
 
     def report(self) -> dict[str, int]:
         """Return ``{"pending": n, "failing": pending ones that failed before, "dead": n}``."""
         sql = "SELECT sum(dead = 0), sum(dead = 0 AND attempts > 0), sum(dead) FROM jobs"
-        [counts] = self.ask(sql) or [(0, 0, 0)]
-        return {name: count or 0 for name, count in zip(("pending", "failing", "dead"), counts, strict=True)}
+        [(pending, failing, dead)] = self.ask(sql) or [(0, 0, 0)]
+        return {"pending": pending or 0, "failing": failing or 0, "dead": dead or 0}
 
     def troubles(self) -> list[str]:
         sql = """
             SELECT kind, dead, error, count(*) AS number FROM jobs WHERE dead = 1 OR attempts > 0
             GROUP BY kind, dead, error ORDER BY number DESC LIMIT 5
         """
-        states = {0: "wait and were tried without success", 1: "were given up"}
-        return [
-            f"{number:,} {kind} jobs {states[up]} ({why or 'no reason known'})"
-            for kind, up, why, number in self.ask(sql)
-        ]
+        sentences = []
+        for kind, dead, why, number in self.ask(sql):
+            state = "were given up" if dead else "wait and were tried without success"
+            sentences.append(f"{number:,} {kind} jobs {state} ({why or 'no reason known'})")
+        return sentences
 
     # --- runs and users ---
 
@@ -245,28 +296,28 @@ class JobQueue(Database):
         """Keep, for later feedback, the user's digest ("" if it is not known) and the namespace of runs."""
         if not found:
             return
+        note = """INSERT OR REPLACE INTO namespaces SELECT :run, :namespace,
+            coalesce(nullif(:user, ''), (SELECT user FROM namespaces WHERE run = :run), '')"""
         with self.writing() as database:
-            database.executemany(
-                """INSERT OR REPLACE INTO namespaces SELECT :run, :namespace,
-                coalesce(nullif(:user, ''), (SELECT user FROM namespaces WHERE run = :run), '')""",
-                [{"run": run, "user": user, "namespace": json.dumps(namespace)} for run, user, namespace in found],
-            )
-            oldest = "SELECT max(rowid) FROM namespaces"
-            database.execute(f"DELETE FROM namespaces WHERE rowid <= ({oldest}) - ?", (MAX_NAMESPACES,))
+            for run, user, namespace in found:
+                database.execute(note, {"run": run, "user": user, "namespace": json.dumps(namespace)})
+            latest = "SELECT max(rowid) FROM namespaces"
+            database.execute(f"DELETE FROM namespaces WHERE rowid <= ({latest}) - ?", (JOB_LIMITS.namespaces,))
 
-    def namespace_of(self, run: str) -> tuple[tuple[str, ...] | None, str]:
-        """Return namespace (None) and user's digest ("") of a run, if they are known and can be read."""
+    def namespace_of(self, run: str) -> RowsOwner:
+        """Return the namespace of a run's rows and its user, as far as they are known and can be read."""
         with suppress(StorageError):
             for namespace, user in self.ask("SELECT namespace, user FROM namespaces WHERE run = ?", (run,)):
-                return tuple(json.loads(namespace)), user
-        return None, ""
+                return RowsOwner(tuple(json.loads(namespace)), user)
+        return RowsOwner(None, "")
 
     def forget(self, user: str, *, runs: Collection[str] = (), before: float | None = None) -> int:
         """Delete jobs about a user or runs, or given up and due `before`, from the disk too; return how many."""
+        about = "(user = :user AND :user > '' OR run IN (SELECT value FROM json_each(:runs)))"
         asked = {"user": user, "runs": json.dumps(list(runs)), "before": before}
         with self.writing() as database:
-            deleted = database.execute(f"DELETE FROM jobs WHERE {_ABOUT} OR dead = 1 AND due < :before", asked)
-            database.execute(f"DELETE FROM namespaces WHERE {_ABOUT}", asked)
+            deleted = database.execute(f"DELETE FROM jobs WHERE {about} OR dead = 1 AND due < :before", asked)
+            database.execute(f"DELETE FROM namespaces WHERE {about}", asked)
         self.scrub()
         return deleted.rowcount
 
@@ -274,7 +325,30 @@ class JobQueue(Database):
         return {"now": self._now(), "kinds": json.dumps(list(kinds)), "upto": upto}
 
 
-Do = Callable[[Sequence[Job]], object]
+def keep_it(_: Job) -> None:
+    """Take back nothing of a job whose user was forgotten meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobHandler:
+    """How jobs of a kind are done; see `Jobs.handle`."""
+
+    do: Callable[[Sequence[Job]], object]
+    find: Callable[[Job], str] | None
+    undo: Callable[[Job], object]
+
+    @property
+    def slow(self) -> bool:
+        """True if the jobs ask a model."""
+        return self.find is not None
+
+
+def always() -> bool:
+    return True
+
+
+def never() -> bool:
+    return False
 
 
 class NotYetError(Exception):
@@ -297,6 +371,10 @@ class Jobs:
         serves: returns True if the others leave their jobs to this process, which then looks for them.
         remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
         working: counts the processor time of the jobs.
+        problems: takes sentences on losses in the file; those of others who use it too.
+
+    Attributes:
+        at_poll: functions that `poll` calls first.
     """
 
     def __init__(
@@ -305,17 +383,21 @@ class Jobs:
         *,
         now: Callable[[], float],
         read_only: bool = False,
-        may_work: Callable[[], bool] = lambda: True,
+        may_work: Callable[[], bool] = always,
         alone: bool = False,
-        serves: Callable[[], bool] = lambda: False,
+        serves: Callable[[], bool] = never,
         remote: Remote | None = None,
         working: Callable[[], AbstractContextManager[None]] = nullcontext,
+        problems: list[str] | None = None,
     ) -> None:
         self._working = working
-        self.queue = JobQueue(folder, now=now, read_only=read_only)
-        self.at_poll: Callable[[], object] = lambda: None
-        self._may_work, self._alone, self._serves, self._remote = may_work, alone, serves, remote
-        self._handlers: dict[str, tuple[Do, Callable[[Job], str] | None, Callable[[Job], object]]] = {}
+        self.queue = JobQueue(folder, now=now, read_only=read_only, problems=problems)
+        self.at_poll: list[Callable[[], object]] = []
+        self._may_work = may_work
+        self._alone = alone
+        self._serves = serves
+        self._remote = remote
+        self._handlers: dict[str, JobHandler] = {}
         self._gathered = threading.local()  # jobs of `together`
         self._changing = threads.rlock()  # from taking a job until it is done: nothing is forgotten meanwhile
         self._changed = threads.condition()
@@ -336,10 +418,10 @@ class Jobs:
     def handle(
         self,
         kind: str,
-        do: Do,
+        do: Callable[[Sequence[Job]], object],
         *,
         find: Callable[[Job], str] | None = None,
-        undo: Callable[[Job], object] = lambda _: None,
+        undo: Callable[[Job], object] = keep_it,
     ) -> None:
         """Register how jobs of a kind are done.
 
@@ -349,10 +431,10 @@ class Jobs:
             find: makes the kind slow: asks a model. Its text is the `answer` of the one job that `do` gets then.
             undo: takes back what was done for a job whose user another process forgot meanwhile.
         """
-        self._handlers[kind] = do, find, undo
+        self._handlers[kind] = JobHandler(do, find, undo)
 
     def _kinds(self, *, slow: bool) -> list[str]:
-        return [kind for kind, (_, find, _) in self._handlers.items() if (find is not None) is slow]
+        return [kind for kind, handler in self._handlers.items() if handler.slow is slow]
 
     def put(
         self,
@@ -394,18 +476,20 @@ class Jobs:
             self._gathered.jobs = None
             if jobs:
                 self.queue.put(jobs)
-                self.begin(GATHER_SECONDS)
+                self.begin(JOB_LIMITS.gather_seconds)
 
     # --- waiting ---
 
     def poll(self) -> None:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
-        self.at_poll()
+        for do in self.at_poll:
+            do()
         if self.queue.folder is None or self.queue.empty:
             return
         now, last = time.monotonic(), self.queue.last
         if last > self._last or now >= self._next_poll:
-            self._next_poll, self._last = now + SHARED_POLL_SECONDS, last
+            self._next_poll = now + JOB_LIMITS.shared_poll_seconds
+            self._last = last
             self.begin()
 
     def settle(self, *, timeout: float = 1.0) -> bool:
@@ -425,21 +509,29 @@ class Jobs:
             return self.begin() and self._remote.wait_for(settled, self._changed)
         return self._wait(settled, timeout)
 
-    def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
+    def flush(self, *, timeout: float | None = JOB_LIMITS.flush_seconds) -> bool:
         """Wait until nothing is left to do, also by another process; return True if all is done or was given up."""
         if self.queue.read_only or (self.queue.empty and self._doing is None):
             return True
-        mine = threading.get_ident()
-        done = lambda: self.queue.next_due(self._handlers) is None and self._doing in (None, mine)  # noqa: E731 - one line
-        return not self._over.is_set() and self._wait(done, math.inf if timeout is None else timeout)
+        thread = threading.get_ident()
+
+        def all_done() -> bool:
+            return self.queue.next_due(self._handlers) is None and self._doing in (None, thread)
+
+        if self._over.is_set():
+            return False
+        if timeout is None:
+            timeout = math.inf
+        return self._wait(all_done, timeout)
 
     def _wait(self, done: Callable[[], bool], timeout: float) -> bool:
         end = time.monotonic() + timeout
         with self._changed:
             while not done():
-                if (left := end - time.monotonic()) <= 0 or not self.begin():
+                left = end - time.monotonic()
+                if left <= 0 or not self.begin():
                     return False
-                self._changed.wait(min(POLL_SECONDS, left))
+                self._changed.wait(min(JOB_LIMITS.poll_seconds, left))
         return True
 
     def forked(self) -> None:
@@ -453,7 +545,7 @@ class Jobs:
             return 0
         if gone.before is None:
             # What is written meanwhile brings pieces of the process's memory into Chroma's files again.
-            self.flush(timeout=BEFORE_FORGETTING)
+            self.flush(timeout=JOB_LIMITS.before_forgetting)
         with self._changing:
             return self.queue.forget(gone.user, runs=gone.runs, before=gone.before)
 
@@ -476,30 +568,36 @@ class Jobs:
         return True
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._over.is_set() and (left := self._due - time.monotonic()) > 0:
-                    if left == math.inf:  # another thread took the work: an interrupt may leave two
-                        self._end_thread()
-                        return
-                    self._changed.wait(min(left, IDLE_SECONDS))
-                if self._over.is_set():
-                    return
-                self._due = math.inf
+        idle, gather = JOB_LIMITS.idle_seconds, JOB_LIMITS.gather_seconds
+        while self._wait_for_work():
             try:
                 after = self.work()
                 self._failing.discard("")
             except Exception as error:  # noqa: BLE001 - the thread goes on whatever happens
-                after = IDLE_SECONDS
+                after = idle
                 level = self._level("", logging.ERROR)
                 log_failure(logger, level, "background writing failed, and is tried again", error=error)
             with self._changed:
                 if after is not None:
-                    self._due = min(self._due, time.monotonic() + min(IDLE_SECONDS, max(after, GATHER_SECONDS)))
+                    self._due = min(self._due, time.monotonic() + min(idle, max(after, gather)))
                 elif self._due == math.inf:
                     self._end_thread()
                     self._begin_watch()
                     return
+
+    def _wait_for_work(self) -> bool:
+        """Return True once work is due, False where the thread is to end."""
+        with self._changed:
+            while not self._over.is_set():
+                left = self._due - time.monotonic()
+                if left <= 0:
+                    self._due = math.inf
+                    return True
+                if left == math.inf:  # another thread took the work: an interrupt may leave two
+                    self._end_thread()
+                    return False
+                self._changed.wait(min(left, JOB_LIMITS.idle_seconds))
+        return False
 
     def _end_thread(self) -> None:
         if self._thread is threading.current_thread():
@@ -526,27 +624,36 @@ class Jobs:
         if self._over.is_set() or self.queue.next_due(self._handlers) is None:
             return None
         if not self._may_work():
-            return IDLE_SECONDS
+            return JOB_LIMITS.idle_seconds
         if self._alone:
             self._alone = False
+            # The leases are of a process that is gone: only one at a time may write.
             self.queue.free()
         self._do_quick()
-        slow = self._kinds(slow=True)
-        while slow and not self._over.is_set() and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
-            slow_thread = threads.start("toolmem-slow", partial(self._try, jobs))
-            while slow_thread.is_alive() and not self._stopped:
-                self._do_quick()
-                with self._changed:
-                    self._changed.wait(POLL_SECONDS if slow_thread.is_alive() else 0)
+        self._do_slow()
         return None if self._over.is_set() else self.queue.next_due(self._handlers)
 
     def _do_quick(self) -> None:
         kinds, upto = self._kinds(slow=False), self.queue.last  # what is put from now on is gathered
         while not self._over.is_set():
             with self._changing:
-                if not (jobs := self.queue.take(kinds, most=BATCH, upto=upto)):
+                jobs = self.queue.take(kinds, most=JOB_LIMITS.batch, upto=upto)
+                if not jobs:
                     return
                 self._try(jobs)
+
+    def _do_slow(self) -> None:
+        """Do the slow jobs in a thread of their own, one by one, and quick ones meanwhile."""
+        kinds = self._kinds(slow=True)
+        while kinds and not self._over.is_set():
+            jobs = self.queue.take(kinds, lease=JOB_LIMITS.slow_lease)
+            if not jobs:
+                return
+            slow_thread = threads.start("toolmem-slow", partial(self._try, jobs))
+            while slow_thread.is_alive() and not self._stopped:
+                self._do_quick()
+                with self._changed:
+                    self._changed.wait(JOB_LIMITS.poll_seconds if slow_thread.is_alive() else 0)
 
     # --- doing ---
 
@@ -568,22 +675,24 @@ class Jobs:
                 self._changed.notify_all()
 
     def _do(self, jobs: list[Job]) -> None:
-        do, find, undo = self._handlers[jobs[0].kind]
+        handler = self._handlers[jobs[0].kind]
         answer = jobs[0].answer
-        if find is not None and answer is None:
-            answer = find(jobs[0])
+        if handler.find is not None and answer is None:
+            answer = handler.find(jobs[0])
         with self._changing:
             if answer is not None:
+                # Kept before it is used: a model is not asked twice for one job.
                 if self._stopped or not self.queue.save(jobs[0], answer):
                     return  # forgotten, or done by another process
                 jobs = [jobs[0]._replace(answer=answer)]
             self._doing = threading.get_ident()
             try:
                 with self.together():
-                    do(jobs)
+                    handler.do(jobs)
                 for job in self.queue.done(jobs):
-                    if self.queue.namespace_of(job.run)[0] is None:  # forgotten
-                        undo(job)
+                    if self.queue.namespace_of(job.run).namespace is None:  # forgotten
+                        # Another process forgot the user while the job was done.
+                        handler.undo(job)
             finally:
                 self._doing = None
 
@@ -591,7 +700,7 @@ class Jobs:
         if self._stopped:  # the end of the interpreter is no failure of the job; the next opening takes it up
             logger.debug("a %s job was not done: the interpreter ends", job.kind, exc_info=error)
             return
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(job.attempts, 20))
+        wait = min(JOB_LIMITS.longest_wait, JOB_LIMITS.first_wait * 2.0 ** min(job.attempts, 20))
         try:
             if isinstance(error, NotYetError):
                 if job.attempts + 1 < error.tries:
@@ -601,9 +710,10 @@ class Jobs:
                     self.queue.done([job])
                 return
             log_failure(logger, self._level(job.kind, logging.WARNING), "a %s job failed", job.kind, error=error)
-            # A model's answer that cannot be read may be chance; a job on disk stays as it is.
-            slow = self._handlers[job.kind][1] is not None
-            dead = job.attempts + 1 >= SLOW_TRIES if slow else isinstance(error, InputError)
+            dead = isinstance(error, InputError)
+            if self._handlers[job.kind].slow:
+                # A model's answer that cannot be read may be chance; a job on disk stays as it is.
+                dead = job.attempts + 1 >= JOB_LIMITS.slow_tries
             self.queue.retry(job, wait, describe_error(error), dead=dead)
             if dead:
                 logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
@@ -613,9 +723,10 @@ class Jobs:
 
     def _level(self, what: str, level: int) -> int:
         """Return `level` at the first failure in a row, and then that of debug messages."""
-        known = what in self._failing
+        if what in self._failing:
+            return logging.DEBUG
         self._failing.add(what)
-        return logging.DEBUG if known else level
+        return level
 
     # --- ending ---
 
@@ -623,7 +734,7 @@ class Jobs:
         """Do what is quick and due, and end after the jobs that are being done; what is left stays in the queue."""
         if self.queue.folder is not None and self._thread is not None:
             try:
-                self.settle(timeout=CLOSE_SECONDS)
+                self.settle(timeout=JOB_LIMITS.close_seconds)
             except Exception as error:  # noqa: BLE001 - closing goes on
                 log_failure(logger, logging.WARNING, "what waits could not be written", error=error)
         with self._changed:
@@ -632,7 +743,7 @@ class Jobs:
             self._changed.notify_all()
         for thread in started:
             if thread is not None and thread is not threading.current_thread():
-                thread.join(CLOSE_SECONDS)
+                thread.join(JOB_LIMITS.close_seconds)
 
     def stop(self, end: float) -> None:
         del end
@@ -643,7 +754,7 @@ class Jobs:
 
 
 def _watch(jobs: ref[Jobs], over: threading.Event) -> None:
-    while not over.wait(WATCH_SECONDS):
+    while not over.wait(JOB_LIMITS.watch_seconds):
         watched = jobs()
         if watched is None or not watched.look():
             return

@@ -7,23 +7,37 @@ tool, any other item because it was shown. Counts per method and item are increm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Record, Verdict
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
 
-MAX_TURNS: Final = 4_096
-"""Turns with shown items that are not learned yet; the oldest leave."""
-MAX_RUNS: Final = 10_000
-"""Runs whose items are kept; feedback on an older run counts for no item."""
-MAX_RECORDS: Final = 200_000
-"""Items of a method with a record; those that were shown first leave."""
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLimits:
+    """Sizes of the ledger.
+
+    Attributes:
+        turns: with shown items that are not learned yet; the oldest leave.
+        runs: whose items are kept; feedback on an older run counts for no item.
+        records: items of a method with a record; those that were shown first leave.
+    """
+
+    turns: int = 4_096
+    runs: int = 10_000
+    records: int = 200_000
+
+
+LEDGER_LIMITS: Final = LedgerLimits()
 FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
 
 
@@ -36,7 +50,6 @@ class ItemStats(NamedTuple):
 
 
 NO_TRACK: Final = ItemStats()
-_SHOWN, _FOLLOWED, _RIGHT, _HELPED, _HURT = range(5)
 ALL: Final = ""
 """The key of the sums over all items of a method."""
 
@@ -76,8 +89,8 @@ class TracksDropped(Event):
     items: list[str]
 
 
-class Ledger(Table):
-    """Records of shown items and their outcome. Its public methods are safe to use from several threads.
+class LedgerTable(Table):
+    """Records of shown items and their outcome. Callers hold the graph's lock.
 
     Attributes:
         turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
@@ -85,7 +98,6 @@ class Ledger(Table):
         sums: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
             went well; runs whose feedback counts for items, good and bad ones.
         records: method -> item -> the numbers of its `ItemStats`; ALL: their sums.
-        apply, lock: `Evidence.apply` and the graph's lock, from the core.
     """
 
     name = "ledger"
@@ -106,41 +118,80 @@ class Ledger(Table):
         self.runs: dict[str, list[Any]] = {}
         self.sums: dict[str, dict[str, float]] = {}
         self.records: dict[str, dict[str, list[float]]] = {}
-        self.apply: Callable[..., bool] = lambda *_, **__: False
-        self.lock: Any = threads.rlock()
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {
             Shown: self._show,
             Followed: self._follow,
-            Verdict: lambda run, *_: self._judge(run),
+            Verdict: self._judge_again,
             TracksDropped: self._drop_tracks,
         }
 
     def track(self, method: str, item: str) -> ItemStats:
         """Return the record of an item in whole numbers >= 0: fractions of feedback count once they add up to one."""
-        found = self.records.get(method, {}).get(item)
-        return NO_TRACK if found is None else ItemStats(*(max(0, int(count + 1e-6)) for count in found))
+        counts = self.records.get(method, {}).get(item)
+        if counts is None:
+            return NO_TRACK
+        shown, followed, right, helped, hurt = [max(0, int(count + 1e-6)) for count in counts]
+        return ItemStats(shown, followed, right, helped, hurt)
 
     def shown_in(self, run: str, method: str) -> dict[str, float | None]:
         """Return the items of a method for which the feedback on a run counts; see `runs`."""
-        found: dict[str, float | None] = self.runs[run][1].get(method, {}) if run in self.runs else {}
-        return found
+        items: dict[str, float | None] = self._methods_of(run).get(method, {})
+        return items
+
+    def waiting(self, turn: str, method: str) -> dict[str, str | None]:
+        """Return a method's items for a turn that is not learned yet: id -> the suggested tool, or None."""
+        waiting = self.turns.get(turn, {}).get(method)
+        if waiting is None:
+            return {}
+        _, _, items = waiting
+        return dict(items)
+
+    def followed(self, turn: Turn) -> Record:
+        """Return the record of the items that the model followed in a turn."""
+        record: Record = []
+        for method, (run, user, items) in self.turns.get(turn.key, {}).items():
+            suggested = set(items.values())
+            called: set[str] = set()
+            right = 0
+            for step in turn.steps:
+                if step.tool in suggested:
+                    called.add(step.tool)
+                    if step.status == "ok" and not step.review:
+                        right = 1
+            ids = [key for key, tool in items.items() if tool in called]
+            record.append(Followed(method, run, turn.key, ids, right, user or self.graph.owner(run)))
+        return record
+
+    def figures(self, method: str) -> dict[str, int]:
+        """Return `FIGURES` of a method in whole numbers."""
+        sums = self.sums.get(method) or dict.fromkeys(FIGURES, 0)
+        return {name: int(number) for name, number in sums.items()}
+
+    def _methods_of(self, run: str) -> dict[str, dict[str, float | None]]:
+        if run not in self.runs:
+            return {}
+        methods: dict[str, dict[str, float | None]] = self.runs[run][1]
+        return methods
 
     def _count(self, method: str, figure: str, amount: int = 1) -> None:
         self.sums.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
 
-    def _add(self, method: str, item: str, place: int, amount: float = 1) -> None:
+    def _add(self, method: str, item: str, figure: str, amount: float = 1) -> None:
+        place = ItemStats._fields.index(figure)
         records = self.records.setdefault(method, {ALL: [0] * len(ItemStats._fields)})
         for key in (item, ALL):
             records.setdefault(key, [0] * len(ItemStats._fields))[place] += amount
-        if len(records) > MAX_RECORDS:
-            self._drop_tracks(method, [next(key for key in records if key != ALL)])
+        if len(records) > LEDGER_LIMITS.records:
+            oldest, second = islice(records, 2)
+            self._drop_tracks(method, [second if oldest == ALL else oldest])
 
     def _drop_tracks(self, method: str, items: list[str]) -> None:
         records = self.records.get(method, {})
         for item in items:
-            if item != ALL and (gone := records.pop(item, None)) is not None:
+            gone = None if item == ALL else records.pop(item, None)
+            if gone is not None:
                 records[ALL] = [whole - part for whole, part in zip(records[ALL], gone, strict=True)]
 
     def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
@@ -151,12 +202,12 @@ class Ledger(Table):
             known = waiting.setdefault(method, [run, user or "", {}])[2]
             new = items.keys() - known.keys()
             known.update(items)
-            if len(self.turns) > MAX_TURNS:
+            if len(self.turns) > LEDGER_LIMITS.turns:
                 del self.turns[next(iter(self.turns))]
         else:
             new = items.keys() - self.shown_in(run, method).keys()
         for key in sorted(new):
-            self._add(method, key, _SHOWN)
+            self._add(method, key, "shown")
         self._await_verdict(method, run, [key for key, tool in items.items() if tool is None], user)
 
     def _follow(self, method: str, run: str, turn: str, ids: list[str], right: int, user: str | None) -> None:
@@ -167,8 +218,8 @@ class Ledger(Table):
         self._count(method, "followed", int(bool(ids)))
         self._count(method, "right", right)
         for key in ids:
-            self._add(method, key, _FOLLOWED)
-            self._add(method, key, _RIGHT, right)
+            self._add(method, key, "followed")
+            self._add(method, key, "right", right)
         self._await_verdict(method, run, ids, user)
 
     def _await_verdict(self, method: str, run: str, ids: Collection[str], user: str | None) -> None:
@@ -180,44 +231,61 @@ class Ledger(Table):
         for key in ids:
             items.setdefault(key, None)
         self._judge(run)
-        if len(self.runs) > MAX_RUNS:
+        if len(self.runs) > LEDGER_LIMITS.runs:
             del self.runs[next(iter(self.runs))]
 
+    def _judge_again(self, run: str, *_: object) -> None:
+        self._judge(run)
+
     def _judge(self, run: str) -> None:
-        stands = self.graph.verdict(run)
-        if stands is None:
+        feedback = self.graph.verdict(run)
+        if feedback is None:
             return
-        new = stands.weight if stands.score >= GOOD else -stands.weight
-        for method, items in self.runs[run][1].items() if run in self.runs else ():
-            before = {counted > 0 for counted in items.values() if counted is not None}
-            if before != {new > 0}:
-                for helped in before:
-                    self._count(method, "helped" if helped else "hurt", -1)
-                self._count(method, "helped" if new > 0 else "hurt")
+        new = feedback.weight if feedback.score >= GOOD else -feedback.weight
+        for method, items in self._methods_of(run).items():
+            before = {_outcome(counted) for counted in items.values() if counted is not None}
+            if before != {_outcome(new)}:
+                for outcome in before:
+                    self._count(method, outcome, -1)
+                self._count(method, _outcome(new))
             for key, counted in items.items():
                 if counted == new:
                     continue
                 if counted is not None:
-                    self._add(method, key, _HELPED if counted > 0 else _HURT, -abs(counted))
-                self._add(method, key, _HELPED if new > 0 else _HURT, abs(new))
-            items.update(dict.fromkeys(items, new))
+                    self._add(method, key, _outcome(counted), -abs(counted))
+                self._add(method, key, _outcome(new), abs(new))
+                # Counted feedback is kept, so that later feedback takes it back before it counts.
+                items[key] = new
 
     def forget(self, gone: Forgotten) -> int:
-        for run in [run for run, (owner, _) in self.runs.items() if gone.has(run, owner)]:
-            del self.runs[run]
-        for waiting in self.turns.values():
-            for method in [name for name, (run, owner, _) in waiting.items() if gone.has(run, owner)]:
-                del waiting[method]
-        self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
+        for run, (owner, _) in list(self.runs.items()):
+            if gone.has(run, owner):
+                del self.runs[run]
+        for turn, waiting in list(self.turns.items()):
+            for method, (run, owner, _) in list(waiting.items()):
+                if gone.has(run, owner):
+                    del waiting[method]
+            if not waiting:
+                del self.turns[turn]
         return 0
 
-    # --- for the core and the methods ---
+
+def _outcome(weight: float) -> str:
+    """Return the figure of a weight that feedback has for an item: minus where it is bad."""
+    return "helped" if weight > 0 else "hurt"
+
+
+class Ledger:
+    """The ledger of a memory, for its methods. Safe to use from several threads."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._table = evidence.register(LedgerTable)
 
     def items(self, turn: str, method: str) -> dict[str, str | None]:
         """Return a method's items for a turn that is not learned yet: id -> the suggested tool, or None."""
-        with self.lock:
-            waiting = self.turns.get(turn, {}).get(method)
-            return {} if waiting is None else dict(waiting[2])
+        with self._evidence.lock:
+            return self._table.waiting(turn, method)
 
     def shown(
         self,
@@ -229,38 +297,37 @@ class Ledger(Table):
         user_id: str | None = None,
     ) -> None:
         """Record that the model sees these items (see `Shown`); a repetition for the same turn, or run, counts once."""
-        with self.lock:
-            known: Iterable[str] = self.shown_in(run, method) if turn is None else self.items(turn, method)
+        with self._evidence.lock:
+            known: Collection[str] = self._table.shown_in(run, method)
+            if turn is not None:
+                known = self._table.waiting(turn, method)
             new = {key: tool for key, tool in items.items() if key not in known}
             if new:
-                user = user_digest(user_id) or self.graph.owner(run)
-                self.apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
+                user = user_digest(user_id) or self._table.graph.owner(run)
+                self._evidence.apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
 
     def followed(self, turn: Turn) -> Record:
-        record: Record = []
-        with self.lock:
-            for method, (run, user, items) in self.turns.get(turn.key, {}).items():
-                steps = [step for step in turn.steps if step.tool in items.values()]
-                called = {step.tool for step in steps}
-                right = int(any(step.status == "ok" and not step.review for step in steps))
-                ids = [key for key, tool in items.items() if tool in called]
-                record.append(Followed(method, run, turn.key, ids, right, user or self.graph.owner(run)))
-        return record
+        """Return the record of the items that the model followed in a turn."""
+        with self._evidence.lock:
+            return self._table.followed(turn)
 
     def tracked(self, method: str) -> bool:
-        return bool(self.records.get(method))
+        """Return True if an item of a method has a record."""
+        return bool(self._table.records.get(method))
 
     def tracks(self, method: str, items: Iterable[str]) -> list[ItemStats]:
         """Return the records of items; for ALL the sums over the items of the method."""
-        with self.lock:
-            return [self.track(method, item) for item in items]
+        with self._evidence.lock:
+            return [self._table.track(method, item) for item in items]
 
     def drop(self, method: str, items: Collection[str]) -> None:
-        with self.lock:
-            gone = [item for item in items if self.track(method, item) != NO_TRACK]
-            if gone:
-                self.apply(None, [TracksDropped(method, gone)])
+        """Delete the records of items."""
+        with self._evidence.lock:
+            dropped = [item for item in items if self._table.track(method, item) != NO_TRACK]
+            if dropped:
+                self._evidence.apply(None, [TracksDropped(method, dropped)])
 
     def figures(self, method: str) -> dict[str, int]:
-        with self.lock:
-            return {name: int(number) for name, number in (self.sums.get(method) or dict.fromkeys(FIGURES, 0)).items()}
+        """Return `FIGURES` of a method in whole numbers."""
+        with self._evidence.lock:
+            return self._table.figures(method)

@@ -19,7 +19,7 @@ from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.records import as_called
-from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, read_input
+from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, SeenInput, read_input
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
@@ -37,13 +37,15 @@ logger = logging.getLogger("langgraph_toolmem.memory")
 VERDICT: Final = "verdict"
 """Kind of the jobs with which feedback is left to the process that writes to the folder."""
 MAX_COMMENT: Final = 500
+"""Characters of a comment that are kept."""
 
 
 class Lifecycle:
     """Learns from runs and feedback, and calls the methods' hooks."""
 
     def __init__(self, core: Core, folds: Folds) -> None:
-        self._core, self._folds = core, folds
+        self._core = core
+        self._folds = folds
         self.inputs = OpenInputs()
         self.asked = AskedAgents()
         self._answers = LearnedAnswers()
@@ -87,13 +89,13 @@ class Lifecycle:
             core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if success is not None:
             judged = run.episodes() if whole else [run.current]
-            for each in judged:
-                self.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
+            for episode in judged:
+                self.note(episode.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
         try:
             with core.jobs.together():
-                for each in self._ending(run):
-                    self.end(each, user)
+                for episode in self._ending(run):
+                    self.end(episode, user)
         except StorageError as error:
             core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
         core.acknowledge()
@@ -106,28 +108,30 @@ class Lifecycle:
         parts = given.run.episodes()
         with self._core.lock:
             self._core.apply(None, self._core.episodes.over(parts[-1]), user=given.user.digest, run=parts[-1].digest)
-        for each in parts:
+        for episode in parts:
             if given.score is not None:
-                self.note(each.digest, given.score, None, given.user.id, weight=1 / len(parts))
-            self._is_new_end(each)
-        return [given._replace(run=each) for each in parts]
+                self.note(episode.digest, given.score, None, given.user.id, weight=1 / len(parts))
+            self._is_new_end(episode)
+        return [given._replace(run=episode) for episode in parts]
 
     def end(self, episode: Run, user: User) -> None:
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
         score, comment = core.verdict_of(name, owner)
         self._notify("ended", EndedRun(episode, user, score, comment))
-        if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
-            self._notify("judged", JudgedRun(name, stands[0], stands[1], user.id))
+        if score is None:
+            score, comment = core.verdict_of(name, owner)
+            if score is not None:  # it came in between
+                self._notify("judged", JudgedRun(name, score, comment, user.id))
 
     def _ending(self, run: Run) -> list[Run]:
         """Return the latest episode, and those before it back to one that ended earlier, in their order."""
-        found: list[Run] = []
-        for each in run.backwards():
-            if not self._is_new_end(each) and found:
+        ending: list[Run] = []
+        for episode in run.backwards():
+            if not self._is_new_end(episode) and ending:
                 break
-            found.append(each)
-        return found[::-1]
+            ending.append(episode)
+        return ending[::-1]
 
     def _is_new_end(self, episode: Run) -> bool:
         with self._core.lock:
@@ -190,16 +194,22 @@ class Lifecycle:
             turn, step = found
             if not self._begun_elsewhere(turn):
                 self._core.executions.begins(turn.key)
-            attempts, record = 0, self._record_of(turn, replace(step, tool=tool, args=dict(args)))
-            while core.graph.has_seen(attempt_digest(step, attempts + 1)):
-                attempts += 1
-            if raised or (attempts and status == "failed"):
-                core.apply(attempt_digest(step, attempts + 1), [Outcome(record, "failed")])
-            elif attempts and core.graph.has_seen(turn_digest(turn)):
-                # It failed for good, was learned so, and then its thread was resumed.
-                core.apply(attempt_digest(step, "ok"), [Outcome(record, "ok")])
+            self._note_attempt(turn, replace(step, tool=tool, args=dict(args)), status, raised=raised)
             self._core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, thread_id, user)
+
+    def _note_attempt(self, turn: Turn, step: ExecutedCall, status: Literal["ok", "failed"], *, raised: bool) -> None:
+        """Count a failed attempt of a call, or the success after failed ones. The caller holds the lock."""
+        core = self._core
+        attempts = 0
+        while core.graph.has_seen(attempt_digest(step, attempts + 1)):
+            attempts += 1
+        record = self._record_of(turn, step)
+        if raised or (attempts and status == "failed"):
+            core.apply(attempt_digest(step, attempts + 1), [Outcome(record, "failed")])
+        elif attempts and core.graph.has_seen(turn_digest(turn)):
+            # It failed for good, was learned so, and then its thread was resumed.
+            core.apply(attempt_digest(step, "ok"), [Outcome(record, "ok")])
 
     def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
         """Report that the error of a call reaches the host: no further attempt comes."""
@@ -240,39 +250,47 @@ class Lifecycle:
         with core.lock:
             core.store.refresh()
             state, start = self._folds.begin(run)
-            if new_messages := core.episodes.new(run, start):
+            new_messages = core.episodes.new(run, start)
+            if new_messages:
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             names, specs = core.catalogue.records(specs), core.catalogue.recorded(specs, others=True)
             new, scratch = 0, dict[str, Any]()
-            otherwise = NOTHING_SEEN if model_input is UNSEEN else read_input(model_input)
+            unnoted = NOTHING_SEEN if model_input is UNSEEN else read_input(model_input)
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = self.asked.names(run.events[index], names).read(run.events[index])
                 if index == last > start:
                     self._folds.keep(run, index, state)
-                # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
-                headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
-                if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
+                if isinstance(event, Turn) and (event.settled or last_turn_too) and not _is_headless(run, index, event):
                     name = event.episode or run.digest
-                    key, who = turn_digest(event), user.digest
-                    learned = LearnedTurn(state, event, name, thread, who, specs, hour, options, scratch)
+                    learned = LearnedTurn(state, event, name, thread, user.digest, specs, hour, options, scratch)
                     learned.thread_id = run.thread_id or ""
-                    if not core.graph.has_seen(key):
-                        if not self._answers.has_elsewhere(event):
-                            self._answers.note(event)
-                            state.seen = self.inputs.take(event.key) or otherwise
-                            new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
-                    elif again := self._again(learned):
-                        core.apply(None, again, user=user.digest, run=learned.run)
+                    new += self._learn_turn(learned, unnoted)
                 state.push(event)
             state.seen = NOTHING_SEEN
             return state, new
 
+    def _learn_turn(self, learned: LearnedTurn, unnoted: SeenDigests | SeenInput) -> bool:
+        """Learn a turn; return True if it is new. `unnoted`: what the model saw, if nobody noted it."""
+        core, turn = self._core, learned.turn
+        key = turn_digest(turn)
+        if core.graph.has_seen(key):
+            again = self._again(learned)
+            if again:
+                core.apply(None, again, user=learned.user, run=learned.run)
+            return False
+        # Two histories of a thread may show one answer; it is learned once.
+        if self._answers.has_elsewhere(turn):
+            return False
+        self._answers.note(turn)
+        learned.state.seen = self.inputs.take(turn.key) or unnoted
+        return core.apply(key, self._record(learned), user=learned.user, run=learned.run)
+
     def _record(self, learned: LearnedTurn) -> Record:
         record: Record = []
-        for each in self._core.listeners:
-            record += each.turn(learned)
+        for listener in self._core.listeners:
+            record += listener.turn(learned)
         called = as_called(learned.turn)
         record += self._core.ledger.followed(called) + self._core.holdout.spent(learned.run, called)
         record += self._core.trials.went(learned.run, called)
@@ -283,18 +301,24 @@ class Lifecycle:
     def _again(self, learned: LearnedTurn) -> Record:
         """Return the record of a turn that was learned before: a fork took the same turn again."""
         record: Record = []
-        for each in self._core.listeners:
-            record += each.repeated(learned)
+        for listener in self._core.listeners:
+            record += listener.repeated(learned)
         return record + self._core.ledger.followed(as_called(learned.turn))
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
         run = self._core.executions.read(messages, thread_id)
-        return 0 if run.next_key is None else self.learn(run, user)[1]
+        if run.next_key is None:
+            return 0
+        _, new = self.learn(run, user)
+        return new
 
     def _begun_elsewhere(self, turn: Turn) -> bool:
         """Return True if another process saw one of the turn's calls fail: this one did not watch it all."""
-        core, known = self._core, self._core.executions.executions
-        return any(step.key not in known and core.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
+        known = self._core.executions.executions
+        for step in turn.steps:
+            if step.key not in known and self._core.graph.has_seen(attempt_digest(step, 1)):
+                return True
+        return False
 
     def _record_of(self, turn: Turn, step: ExecutedCall) -> str:
         return self.asked.names(turn, self._core.catalogue.records()).of(step)
@@ -304,9 +328,10 @@ class Lifecycle:
     def _learned(self, run: Run, user: User) -> None:
         core = self._core
         with core.lock:
-            last = run.events[-1] if run.events else None
-            if isinstance(last, Turn) and not last.steps and not core.read_only:
-                core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
+            if run.events and not core.read_only:
+                last = run.events[-1]
+                if isinstance(last, Turn) and not last.steps:
+                    core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
         core.log_and_continue("could not look for waiting jobs", self._core.jobs.poll)
@@ -316,13 +341,13 @@ class Lifecycle:
         core = self._core
         if core.store.closed:
             return
-        for each in self._core.listeners:
+        for listener in self._core.listeners:
             try:
-                getattr(each, hook)(what)
+                getattr(listener, hook)(what)
             except Exception as error:  # noqa: BLE001 - the others take it in, and the host goes on
-                core.log_failure_and_continue(f"{each.name} could not take in a run", error)
+                core.log_failure_and_continue(f"{listener.name} could not take in a run", error)
                 if isinstance(error, StorageError):
-                    core.store.say(f"{each.name} kept nothing of a finished run: {error}")
+                    core.store.say(f"{listener.name} kept nothing of a finished run: {error}")
 
     # --- feedback ---
 
@@ -351,7 +376,7 @@ class Lifecycle:
         core.refresh(at_once=True)
         with core.lock:
             run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
-        if core.users.apart and not user_id and self._core.jobs.queue.namespace_of(run)[0] is None:
+        if core.users.apart and not user_id and self._core.jobs.queue.namespace_of(run).namespace is None:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
@@ -387,14 +412,22 @@ class Lifecycle:
         core = self._core
         with core.lock:
             core.store.refresh()
-            stands = core.graph.verdict(run)
-            when = core.now() if stands is None else max(core.now(), nextafter(stands.when, inf))
+            known = core.graph.verdict(run)
+            when = core.now()
+            if known is not None:
+                # A clock may be set back, and another machine's clock may be ahead.
+                when = max(when, nextafter(known.when, inf))
             author = user_digest(user_id) or core.graph.owner(run)
-            new = Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author, weight, when)
-            if stands is None or new.rank >= stands.rank:
+            new = Verdict(run, score, (comment or "")[:MAX_COMMENT] or None, author, weight, when)
+            if known is None or new.rank >= known.rank:
                 core.apply(None, [new], user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             feedback = job.payload
             self.judge(job.run, feedback["score"], feedback["comment"], feedback["user_id"])
+
+
+def _is_headless(run: Run, index: int, turn: Turn) -> bool:
+    """Return True for an answer at the head of a cut history: nothing tells what it answered, and if it was seen."""
+    return index == 0 and run.truncated and not turn.steps

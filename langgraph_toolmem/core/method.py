@@ -207,19 +207,19 @@ class Method(SharedByCopies):
 
 def check_methods(methods: Iterable[Any]) -> list[Method]:
     """Return the methods of a memory; raise ConfigurationError (`MissingExtraError`) if one of them cannot be used."""
-    found: dict[str, Method] = {}
-    for each in methods:
-        if not isinstance(each, Method):
-            hint = f": give an instance, {each.__name__}()" if isinstance(each, type) else ""
-            raise ConfigurationError(f"methods holds {each!r}, which is no Method{hint}.")
-        if each.package is not None and not has_package(each.package[0]):
-            raise MissingExtraError(type(each).__name__, each.package[1])
-        if hasattr(each, "core"):
-            raise ConfigurationError(f"The method {each.name!r} belongs to another memory; make a new one.")
-        if each.name in found:
-            raise ConfigurationError(f"Two methods are called {each.name!r}.")
-        found[each.name] = each
-    return list(found.values())
+    checked: dict[str, Method] = {}
+    for method in methods:
+        if not isinstance(method, Method):
+            hint = f": give an instance, {method.__name__}()" if isinstance(method, type) else ""
+            raise ConfigurationError(f"methods holds {method!r}, which is no Method{hint}.")
+        if method.package is not None and not has_package(method.package[0]):
+            raise MissingExtraError(type(method).__name__, method.package[1])
+        if hasattr(method, "core"):
+            raise ConfigurationError(f"The method {method.name!r} belongs to another memory; make a new one.")
+        if method.name in checked:
+            raise ConfigurationError(f"Two methods are called {method.name!r}.")
+        checked[method.name] = method
+    return list(checked.values())
 
 
 _off: Final = dict[str, str]()  # names of built-in methods that are not installed, and the extras that install them
@@ -227,12 +227,13 @@ _off: Final = dict[str, str]()  # names of built-in methods that are not install
 
 def installed(methods: Iterable[Method]) -> list[Method]:
     """Return the methods whose packages are installed; log the others once."""
-    there, new = list[Method](), dict[str, str]()
-    for each in methods:
-        if each.package is None or has_package(each.package[0]):
-            there.append(each)
-        elif each.name not in _off:
-            new[each.name] = each.package[1]
+    there: list[Method] = []
+    new: dict[str, str] = {}
+    for method in methods:
+        if method.package is None or has_package(method.package[0]):
+            there.append(method)
+        elif method.name not in _off:
+            new[method.name] = method.package[1]
     if new:
         _off.update(new)
         extras = ",".join(dict.fromkeys(new.values()))

@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -71,6 +72,13 @@ class OpenCall:
         return False
 
 
+class CallKey(NamedTuple):
+    """Whose call it is, and the latest user message before it."""
+
+    owner: CallOwner
+    turn: str
+
+
 class OpenCalls:
     """The open model calls of a memory, in this process. Safe to use from several threads.
 
@@ -84,7 +92,7 @@ class OpenCalls:
     ) -> None:
         self._learn, self._clock, self._waits = learn, clock, waits
         self._lock = threads.lock()
-        self._calls: OrderedDict[tuple[CallOwner, str], OpenCall] = OrderedDict()
+        self._calls: OrderedDict[CallKey, OpenCall] = OrderedDict()
         self._stopped = threading.Event()
         self._waiter: threading.Thread | None = None
         threads.at_fork(self)
@@ -101,12 +109,13 @@ class OpenCalls:
         """
         ended: list[Callable[[], None]] = []
         with self._lock:
-            for key in [key for key in self._calls if key[0] == owner]:
-                call = self._calls[key]
-                if key[1] != turn and not _goes_on_from(call.history, messages):
+            for key, call in list(self._calls.items()):
+                if key.owner != owner:
+                    continue
+                if key.turn != turn and not _goes_on_from(call.history, messages):
                     continue  # a parallel branch of the same thread
                 del self._calls[key]
-                if key[1] != turn:  # the user spoke again
+                if key.turn != turn:  # the user spoke again
                     ended += _unhandled(call, messages)
         _run(ended)
 
@@ -123,8 +132,9 @@ class OpenCalls:
         call.since = self._clock()
         oldest: OpenCall | None = None
         with self._lock:
-            self._calls.pop((call.owner, turn), None)
-            self._calls[call.owner, turn] = call
+            key = CallKey(call.owner, turn)
+            self._calls.pop(key, None)
+            self._calls[key] = call
             if len(self._calls) > MAX_OPEN_CALLS:
                 _, oldest = self._calls.popitem(last=False)
         if oldest is not None:
@@ -137,7 +147,7 @@ class OpenCalls:
         """Return the open call whose answer has a tool call of this id."""
         with self._lock:
             for key, call in reversed(self._calls.items()):
-                if key[0] == owner and call.answers(call_id):
+                if key.owner == owner and call.answers(call_id):
                     return call
         return None
 
@@ -164,8 +174,8 @@ class OpenCalls:
         """
         latest: OpenCall | None = None
         with self._lock:
-            for key in [key for key in self._calls if key[0] == owner]:
-                if _goes_on_from(self._calls[key].history, messages):
+            for key, call in list(self._calls.items()):
+                if key.owner == owner and _goes_on_from(call.history, messages):
                     latest = self._calls.pop(key)
         if latest is None:
             return ThreadHistory(messages)
@@ -191,7 +201,8 @@ class OpenCalls:
     def forked(self) -> None:
         """Forget the parent's calls: their outcomes are seen there."""
         self._calls.clear()
-        self._stopped, self._waiter = threading.Event(), None
+        self._stopped = threading.Event()
+        self._waiter = None
 
     def forget(self) -> None:
         """Drop all calls, after a user was forgotten."""
@@ -201,7 +212,7 @@ class OpenCalls:
     def _settle(self, calls: Sequence[OpenCall]) -> None:
         for call in calls:
             if call.answer:
-                _run([lambda call=call: self._learn(call)])  # type: ignore[misc]
+                _run([partial(self._learn, call)])
             _run(list(call.failures.values()))
 
     def _wait(self) -> None:
@@ -215,16 +226,31 @@ class OpenCalls:
 
     def _settle_old(self) -> None:
         while not self._stopped.is_set():
-            with self._lock:
-                if not self._calls:
-                    self._waiter = None
-                    return
-                now = self._clock()
-                old = [key for key, call in self._calls.items() if now - call.since >= SETTLE_SECONDS]
-                calls = [self._calls.pop(key) for key in old]
-                oldest = min((call.since for call in self._calls.values()), default=now)
-            self._settle(calls)
-            self._stopped.wait(max(1.0, oldest + SETTLE_SECONDS - now))
+            seconds = self._settle_due()
+            if seconds is None:
+                return
+            self._stopped.wait(seconds)
+
+    def _settle_due(self) -> float | None:
+        """Settle calls that are old; return the seconds until the next one is, None if no call is open.
+
+        A function of its own: the thread that waits would keep the messages of its local variables in RAM, those of
+        forgotten users too.
+        """
+        with self._lock:
+            if not self._calls:
+                self._waiter = None
+                return None
+            now = self._clock()
+            old: list[OpenCall] = []
+            oldest = now  # of those that stay
+            for key, call in list(self._calls.items()):
+                if now - call.since >= SETTLE_SECONDS:
+                    old.append(self._calls.pop(key))
+                else:
+                    oldest = min(oldest, call.since)
+        self._settle(old)
+        return max(1.0, oldest + SETTLE_SECONDS - now)
 
 
 def seen_up_to_now(history: ThreadHistory, messages: Sequence[Any]) -> ThreadHistory:
@@ -253,8 +279,11 @@ def _place_of(message: Any, messages: Sequence[Any]) -> int | None:
 
 def _unhandled(call: OpenCall, messages: Sequence[Any]) -> list[Callable[[], None]]:
     """Return what is to be done for the errors that no later message answers."""
-    place = _place_of(call.history[-1], messages) if call.history else None
-    later = messages if place is None else messages[place + 1 :]
+    later = messages
+    if call.history:
+        place = _place_of(call.history[-1], messages)
+        if place is not None:
+            later = messages[place + 1 :]
     answered: set[str] = {message.tool_call_id for message in later if isinstance(message, ToolMessage)}
     if later and isinstance(later[0], AIMessage):
         answered.add(_MODEL)

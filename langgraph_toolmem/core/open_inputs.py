@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from langgraph_toolmem.base import threads
@@ -10,11 +11,25 @@ from langgraph_toolmem.graph.seen_input import SeenInput, read_input
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Turn, UserMessage
 
-MAX_INPUTS: Final = 512
-MAX_AGENTS: Final = 4096
-MAX_ANSWERS: Final = 4096
-MAX_CHARS: Final = 8_000_000
-"""Characters of prompts that are kept: 4,096 prompts of 88 kB took 725 MB."""
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """Facts that are kept in RAM; the oldest leave.
+
+    Attributes:
+        inputs: of model turns.
+        chars: of prompts in them: 4,096 prompts of 88 kB took 725 MB.
+        answers: in words.
+        agents: turns with tools that are not known by their names.
+    """
+
+    inputs: int = 512
+    chars: int = 8_000_000
+    answers: int = 4096
+    agents: int = 4096
+
+
+TURN_LIMITS: Final = TurnLimits()
 
 
 class OpenInputs:
@@ -34,7 +49,7 @@ class OpenInputs:
             self._drop(turn)
             self._kept[turn] = seen
             self._chars += seen.chars
-            while len(self._kept) > MAX_INPUTS or (self._chars > MAX_CHARS and len(self._kept) > 1):
+            while len(self._kept) > 1 and self._is_full():
                 self._drop(next(iter(self._kept)))
 
     def take(self, turn: str) -> SeenInput | None:
@@ -49,6 +64,9 @@ class OpenInputs:
         with self._lock:
             self._kept.clear()
             self._chars = 0
+
+    def _is_full(self) -> bool:
+        return len(self._kept) > TURN_LIMITS.inputs or self._chars > TURN_LIMITS.chars
 
     def _drop(self, turn: str) -> None:
         seen = self._kept.pop(turn, None)
@@ -73,7 +91,7 @@ class LearnedAnswers:
             return
         with self._lock:
             self._places[turn.answer] = turn.key
-            if len(self._places) > MAX_ANSWERS:
+            if len(self._places) > TURN_LIMITS.answers:
                 del self._places[next(iter(self._places))]
 
     def has_elsewhere(self, turn: Turn) -> bool:
@@ -102,7 +120,7 @@ class AskedAgents:
             return
         with self._lock:
             self._kept[turn] = names
-            if len(self._kept) > MAX_AGENTS:
+            if len(self._kept) > TURN_LIMITS.agents:
                 del self._kept[next(iter(self._kept))]
 
     def names(self, event: UserMessage | Turn, otherwise: ToolRecords) -> ToolRecords:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from langgraph_toolmem.graph.state import RunState
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-
-PAST_REQUESTS: Final = 8
-LEAST_PAST: Final = 3
-"""Past requests that must be similar, for the work to be taken as done."""
-LEAST_ENDED: Final = 0.8
-"""Share of them, by similarity, that ended after the same calls."""
-DOUBT: Final = 0.15
-"""Similarity added to the others: few and faint examples say little."""
 
 
 class Ending(NamedTuple):
@@ -31,9 +23,18 @@ def ending(core: Core, state: RunState) -> Ending | None:
     if not state.since_user or state.since_user[-1].status != "ok":
         return None
     with core.lock:
-        near = [each for each in core.graph.cases.near(state, k=PAST_REQUESTS) if each.similarity > 0]
-    ended = [each.similarity for each in near if each.tool is None]
-    share = sum(ended) / (sum(each.similarity for each in near) + DOUBT)
-    if len(near) < LEAST_PAST or share < LEAST_ENDED:
+        neighbours = core.graph.cases.near(state, k=8)
+    past, ended = 0, 0
+    similarity, similarity_of_ended = 0.0, 0.0
+    for neighbour in neighbours:
+        if neighbour.similarity > 0:
+            past += 1
+            similarity += neighbour.similarity
+            if neighbour.tool is None:
+                ended += 1
+                similarity_of_ended += neighbour.similarity
+    doubt = 0.15  # of a similarity: few and faint examples say little
+    share = similarity_of_ended / (similarity + doubt)
+    if past < 3 or share < 0.8:
         return None
-    return Ending(len(ended), len(near), share)
+    return Ending(ended, past, share)

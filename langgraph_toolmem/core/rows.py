@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -30,7 +31,6 @@ from langgraph_toolmem.stores.row_table import MovedError
 from langgraph_toolmem.stores.vectors import (
     OWNERS,
     PART,
-    REFRESH_SECONDS,
     Hit,
     SearchHit,
     VectorItem,
@@ -48,25 +48,42 @@ logger = logging.getLogger("langgraph_toolmem.rows")
 T = TypeVar("T")
 V = TypeVar("V")
 
-NEAR: Final = 64
-MOST_NEAR: Final = 1_024
-"""The same where most of them are retired, or say the same."""
-BATCH: Final = 1_000
-ROOM: Final = 10_000
-"""Oldest rows among which the least useful are removed, where there are too many."""
-MAX_NAMESPACES: Final = 1_024
-"""Namespaces whose changes are remembered; those that were used last."""
-REMEMBERED: Final = 10_000
-"""Changes of a namespace that are remembered one by one."""
-SAMPLE: Final = 512
-GROWTH: Final = 0.1
-"""Share of changed items after which it is learned again."""
-MAX_LEARNED: Final = 256
-"""Namespaces for which it is in RAM; those that were asked last."""
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """Sizes of the work with rows.
+
+    Attributes:
+        near: items that a search gives, if nothing else is asked.
+        most_near: the same where most of them are retired, or say the same.
+        batch: rows that are read at once.
+        room: oldest rows among which the least useful are removed, where there are too many.
+        namespaces: whose changes are remembered; those that were used last.
+        remembered: changes of a namespace that are remembered one by one.
+        refresh_seconds: interval after which others may have changed what is on a server.
+        tries: times that a change is begun again where another process wrote to the same rows between reading and
+            writing.
+        sample: latest rows of which `Learned` learns.
+        growth: share of changed items after which it learns again.
+        learned: namespaces for which it is in RAM; those that were asked last.
+    """
+
+    near: int = 64
+    most_near: int = 1_024
+    batch: int = 1_000
+    room: int = 10_000
+    namespaces: int = 1_024
+    remembered: int = 10_000
+    refresh_seconds: float = 30.0
+    tries: int = 20
+    sample: int = 512
+    growth: float = 0.1
+    learned: int = 256
+
+
+ROW_LIMITS: Final = RowLimits()
 ROW: Final = "row"
 """Metadata of a row: everything but the text as JSON."""
-TRIES: Final = 20
-"""Times that a change is begun again where another process wrote to the same rows between reading and writing."""
 DAMAGED: Final = (InputError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
@@ -117,13 +134,32 @@ class RowKind(ABC, Generic[T]):
 
 @dataclass
 class _Namespace:
+    """The store of a namespace, and what is known of its rows.
+
+    Attributes:
+        size: about how many there are; None: not counted.
+        version: moves with each change, by ids and by others.
+        written: rows that this process wrote or removed.
+        looked: when a server was last taken for changed.
+        state: of the collection at the last look (`VectorStore.state`).
+        changed: ids of the latest changes.
+    """
+
     store: VectorStore
     size: int | None = None
     version: int = 1
     written: int = 0
     looked: float = 0.0
     state: int | None = None
-    changed: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    changed: deque[str] = field(default_factory=partial(deque, maxlen=ROW_LIMITS.remembered))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known(Generic[T]):
+    """A row that is there, and its item."""
+
+    row: Hit
+    item: T
 
 
 class Rows(Generic[T]):
@@ -164,15 +200,18 @@ class Rows(Generic[T]):
 
         def join(space: _Namespace, seen: int | None) -> list[T | None]:
             known = self._read(space, [key for key, _ in given])
-            stands: dict[str, T] = {}
+            joined = {key: before.item for key, before in known.items()}
+            changed: dict[str, T] = {}
             answers: list[T | None] = []
             for key, new in given:
-                old = stands.get(key) or (known[key][1] if key in known else None)
-                now = new if old is None else self.kind.joined(old, new)
+                now: T | None = new
+                if key in joined:
+                    now = self.kind.joined(joined[key], new)
                 if now is not None:
-                    stands[key] = now
+                    joined[key] = now
+                    changed[key] = now
                 answers.append(now)
-            self._write(space, known, stands, user, vectors or {}, seen=seen)
+            self._write(space, known, changed, user, vectors or {}, seen=seen)
             return answers
 
         with self._writing:
@@ -183,11 +222,12 @@ class Rows(Generic[T]):
     def _settled(self, change: Callable[[_Namespace, int | None], V], user: User) -> V:
         """Read and write rows, again where another process wrote to them in between."""
         space = self._space(user)
-        for _ in range(TRIES - 1):
+        for _ in range(ROW_LIMITS.tries - 1):
             try:
                 return change(space, space.store.state(self.kind.name))
             except MovedError:
                 continue
+        # Another process wrote between each of these readings: the last one wins.
         return change(space, None)
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
@@ -196,10 +236,16 @@ class Rows(Generic[T]):
 
         def write(space: _Namespace, seen: int | None) -> list[T]:
             known = self._read(space, wanted)
-            stands = {key: how(item) for key, (_, item) in known.items()}
-            kept = {key: item for key, item in stands.items() if item is not None}
+            kept: dict[str, T] = {}
+            removed: list[str] = []
+            for key, before in known.items():
+                now = how(before.item)
+                if now is None:
+                    removed.append(key)
+                else:
+                    kept[key] = now
             self._write(space, known, kept, user, seen=seen)
-            self._remove(space, [key for key in stands if key not in kept], user)
+            self._remove(space, removed, user)
             return list(kept.values())
 
         with self._writing:
@@ -236,15 +282,22 @@ class Rows(Generic[T]):
 
     def _forget_before(self, before: float) -> int:
         name, removed = self.kind.name, 0
-        namespaces = {namespace for kind, namespace in self._vectors.names() if kind == name}
-        for namespace in filter(self._users.has, namespaces):
+
+        def since(item: T) -> T | None:
+            return self.kind.since(item, before)
+
+        for namespace in self._vectors.namespaces(name):
+            if not self._users.has(namespace):
+                continue
             user = User(None, None, namespace)
             with self._writing:
                 space = self._space(user)
-                rows = self._items(space.store.each(name), None)
-                old = [key for key, item in rows if self.kind.since(item, before) is not item]
-                for some in batches(old, BATCH):
-                    self.change(some, lambda item: self.kind.since(item, before), user)
+                old: list[str] = []
+                for key, item in self._items(space.store.each(name), None):
+                    if self.kind.since(item, before) is not item:
+                        old.append(key)
+                for some in batches(old, ROW_LIMITS.batch):
+                    self.change(some, since, user)
                 if old:
                     space.store.scrub(name)
                 removed += len(old)
@@ -258,11 +311,15 @@ class Rows(Generic[T]):
         def remove(space: _Namespace, seen: int | None) -> int:
             ids = space.store.ids(self.kind.name, owner)
             known = self._read(space, ids)
-            left = {key: self.kind.without(item, owner) for key, (_, item) in known.items()}
-            stands = {key: item for key, item in left.items() if item is not None}
-            self._write(space, known, stands, user, seen=seen)
-            self._remove(space, [key for key in ids if key not in stands], user)  # damaged ones too
-            if still := space.store.ids(self.kind.name, owner):
+            left: dict[str, T] = {}
+            for key, before in known.items():
+                item = self.kind.without(before.item, owner)
+                if item is not None:
+                    left[key] = item
+            self._write(space, known, left, user, seen=seen)
+            self._remove(space, [key for key in ids if key not in left], user)  # damaged ones too
+            still = space.store.ids(self.kind.name, owner)
+            if still:
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
             return len(ids)
 
@@ -286,13 +343,13 @@ class Rows(Generic[T]):
         query: str | Sequence[float],
         user: User,
         *,
-        k: int | None = NEAR,
+        k: int | None = ROW_LIMITS.near,
         part: str = "",
         same: int | None = None,
     ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
-        Where more than three quarters of `k` rows are retired, up to `MOST_NEAR` are looked at.
+        Where more than three quarters of `k` rows are retired, up to `RowLimits.most_near` are looked at.
 
         Args:
             query: a text, or its vector (`embedder`).
@@ -307,17 +364,22 @@ class Rows(Generic[T]):
         vector = self.embedder.embed_query(query) if isinstance(query, str) else query
         count = space.store.count(name) if k is None else k
         least = max(1, count // 4)
+        asks_once = k is None or self.waits_little
         while True:
             rows = space.store.query(name, vector, k=count, part=part, read=self._read_row, same=same)
-            tracked = self._tracked([(each.id, each.item) for each in rows], user)
-            found = [
-                SearchHit(item, key, each.similarity)
-                for each, (key, item) in zip(rows, tracked, strict=True)
-                if not self.kind.retired(item)
-            ]
-            if k is None or self.waits_little or len(found) >= least or len(rows) < count or count >= MOST_NEAR:
-                return found if same is not None else found[:k]
+            hits = self._not_retired(rows, user)
+            if asks_once or len(hits) >= least or len(rows) < count or count >= ROW_LIMITS.most_near:
+                return hits if same is not None else hits[:k]
             count *= 4
+
+    def _not_retired(self, rows: Sequence[SearchHit[T]], user: User) -> list[SearchHit[T]]:
+        """Return rows with the items' records, without retired items."""
+        hits: list[SearchHit[T]] = []
+        tracked = self._tracked([(row.id, row.item) for row in rows], user)
+        for row, (key, item) in zip(rows, tracked, strict=True):
+            if not self.kind.retired(item):
+                hits.append(SearchHit(item, key, row.similarity))
+        return hits
 
     def of(self, owner: str, user: User) -> list[T]:
         """Return the items that name a user or a run (digest) as their owner; see `VectorItem.owners`."""
@@ -343,7 +405,7 @@ class Rows(Generic[T]):
     @property
     def waits_little(self) -> bool:
         """True if a step asks and the rows are on a server: it should ask for few of them."""
-        return self._vectors.remote is not None and this_step() is not None
+        return self._vectors.chroma.remote is not None and this_step() is not None
 
     def latest(self, user: User, most: int) -> list[T]:
         """Return about so many items of a user, those that came last."""
@@ -373,15 +435,16 @@ class Rows(Generic[T]):
 
     def _space(self, user: User) -> _Namespace:
         with self._noting:
-            found = self._namespaces.pop(user.namespace, None)
-            if found is None:
-                found = _Namespace(self._vectors.scoped(user.namespace))
-                if len(self._namespaces) >= MAX_NAMESPACES:
+            space = self._namespaces.pop(user.namespace, None)
+            if space is None:
+                space = _Namespace(self._vectors.scoped(user.namespace))
+                if len(self._namespaces) >= ROW_LIMITS.namespaces:
                     self._namespaces.popitem(last=False)
-            self._namespaces[user.namespace] = found
-            if self._is_outdated(found):
-                found.size, found.version = None, found.version + REMEMBERED + 1
-            return found
+            self._namespaces[user.namespace] = space
+            if self._is_outdated(space):
+                space.size = None
+                space.version += ROW_LIMITS.remembered + 1  # further than changes are remembered
+            return space
 
     def _is_outdated(self, space: _Namespace) -> bool:
         """Return True if others wrote since this was asked last; on a server, if they may have."""
@@ -389,7 +452,7 @@ class Rows(Generic[T]):
         space.state = state
         if state is not None:
             return before not in (None, state)
-        if not self._vectors.given or 0 <= self._now() - space.looked < REFRESH_SECONDS:
+        if not self._vectors.chroma.given or 0 <= self._now() - space.looked < ROW_LIMITS.refresh_seconds:
             return False
         space.looked = self._now()
         return True
@@ -397,7 +460,8 @@ class Rows(Generic[T]):
     def _expect_move(self, space: _Namespace) -> None:
         """Note that the collection's state is about to move by one: any other move is another process's."""
         with self._noting:
-            space.state = None if space.state is None else space.state + 1
+            if space.state is not None:
+                space.state += 1
 
     def _read_row(self, hit: Hit) -> T | None:
         try:
@@ -408,44 +472,55 @@ class Rows(Generic[T]):
 
     def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[str, T]]:
         """Yield ids and items of rows, with their records if their user is named; damaged rows are left out."""
-        for batch in batches(hits, BATCH):
-            items = ((hit.id, self._read_row(hit)) for hit in batch)
-            yield from self._tracked([(key, item) for key, item in items if item is not None], user)
+        for batch in batches(hits, ROW_LIMITS.batch):
+            items: list[tuple[str, T]] = []
+            for hit in batch:
+                item = self._read_row(hit)
+                if item is not None:
+                    items.append((hit.id, item))
+            yield from self._tracked(items, user)
 
     def _tracked(self, batch: list[tuple[str, T]], user: User | None) -> list[tuple[str, T]]:
         if user is None or not self._ledger.tracked(self.kind.name):
             return batch
-        whole, *tracks = self._ledger.tracks(self.kind.name, [ALL, *(self.key(key, user) for key, _ in batch)])
-        return [
-            (key, item if track == NO_TRACK else self.kind.tracked(item, track, _without(whole, track)))
-            for (key, item), track in zip(batch, tracks, strict=True)
-        ]
+        names = [self.key(key, user) for key, _ in batch]
+        whole, *tracks = self._ledger.tracks(self.kind.name, [ALL, *names])
+        tracked: list[tuple[str, T]] = []
+        for (key, item), track in zip(batch, tracks, strict=True):
+            if track == NO_TRACK:
+                tracked.append((key, item))
+            else:
+                tracked.append((key, self.kind.tracked(item, track, _without(whole, track))))
+        return tracked
 
-    def _read(self, space: _Namespace, ids: Sequence[str]) -> dict[str, tuple[Hit, T]]:
-        read = ((hit, self._read_row(hit)) for hit in space.store.get(self.kind.name, ids))
-        return {hit.id: (hit, item) for hit, item in read if item is not None}
+    def _read(self, space: _Namespace, ids: Sequence[str]) -> dict[str, _Known[T]]:
+        known: dict[str, _Known[T]] = {}
+        for hit in space.store.get(self.kind.name, ids):
+            item = self._read_row(hit)
+            if item is not None:
+                known[hit.id] = _Known(hit, item)
+        return known
 
     def _write(
         self,
         space: _Namespace,
-        known: Mapping[str, tuple[Hit, T]],
-        stands: Mapping[str, T],
+        known: Mapping[str, _Known[T]],
+        items: Mapping[str, T],
         user: User,
         vectors: Mapping[str, Sequence[float]] = MappingProxyType({}),
         *,
         seen: int | None = None,
     ) -> None:
+        """Write items: those with another text anew, of others metadata and part where they changed."""
         new: list[VectorItem] = []
         same: list[VectorItem] = []
-        for key, item in stands.items():
-            before = known[key][0] if key in known else None
-            made = self._packed(item, before, user)
-            if before is None or before.text != made.text:
-                new.append(made)
-            elif made.part != before.metadata.get(PART, "") or any(
-                before.metadata.get(name) != value for name, value in made.metadata.items()
-            ):
-                same.append(made)
+        for key, item in items.items():
+            before = known[key].row if key in known else None
+            packed = self._packed(item, before, user)
+            if before is None or before.text != packed.text:
+                new.append(packed)
+            elif _differs(packed, before):
+                same.append(packed)
         if new:
             self._expect_move(space)
             space.store.upsert(self.kind.name, new, vectors=vectors, seen=seen)
@@ -454,15 +529,19 @@ class Rows(Generic[T]):
             self._expect_move(space)
             space.store.amend(self.kind.name, same, seen=seen)
         if space.size is not None:
-            space.size += sum(each.id not in known for each in new)
-        self._note(space, [each.id for each in (*new, *same)])
+            space.size += len({row.id for row in new} - known.keys())
+        self._note(space, [row.id for row in (*new, *same)])
 
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)
         owners = row.owners
         if owners is None:
-            mine = () if user.digest is None else (user.digest,)
-            owners = tuple(sorted({*(before.metadata.get(OWNERS) or () if before is not None else ()), *mine}))
+            everybody: set[str] = set()
+            if before is not None:
+                everybody.update(before.metadata.get(OWNERS) or ())
+            if user.digest is not None:
+                everybody.add(user.digest)
+            owners = tuple(sorted(everybody))
         plain = clean(dumps(dict(row.metadata), ensure_ascii=False))
         return VectorItem(row.id, clean(row.text), {ROW: plain, OWNERS: list(owners) or None}, row.part, owners)
 
@@ -473,6 +552,7 @@ class Rows(Generic[T]):
             self._left(space, ids, user)
 
     def _left(self, space: _Namespace, ids: Sequence[str], user: User) -> None:
+        # Ids that were not there are no error, so the number that is left is unknown.
         space.size = None
         self._note(space, ids)
         self._ledger.drop(self.kind.name, [self.key(key, user) for key in ids])
@@ -485,18 +565,38 @@ class Rows(Generic[T]):
 
     def _make_room(self, space: _Namespace, user: User) -> None:
         """Beyond `most`, remove a hundredth: the least useful of the oldest rows."""
-        if (size := self.size(user)) <= self.kind.most:
+        size = self.size(user)
+        if size <= self.kind.most:
             return
+
+        def usefulness(row: tuple[str, T]) -> tuple[bool, Any]:
+            _, item = row
+            return not self.kind.retired(item), self.kind.worth(item)
+
         wanted = size - self.kind.most + self.kind.most // 100
-        oldest = islice(space.store.each(self.kind.name), max(ROOM, 2 * wanted))
-        found = sorted(
-            self._items(oldest, user), key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1]))
-        )
-        self._remove(space, [key for key, _ in found[:wanted]], user)
+        oldest = islice(space.store.each(self.kind.name), max(ROW_LIMITS.room, 2 * wanted))
+        least_useful = sorted(self._items(oldest, user), key=usefulness)[:wanted]
+        self._remove(space, [key for key, _ in least_useful], user)
+
+
+def _differs(row: VectorItem, before: Hit) -> bool:
+    """Return True if a row's part, or a value of its metadata, is not as it was."""
+    if row.part != before.metadata.get(PART, ""):
+        return True
+    return any(before.metadata.get(name) != value for name, value in row.metadata.items())
 
 
 def _without(whole: ItemStats, part: ItemStats) -> ItemStats:
     return ItemStats(*(a - b for a, b in zip(whole, part, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _LearnedValue(Generic[V]):
+    """What was learned of rows, when there were so many and this process had written so many."""
+
+    value: V
+    size: int
+    written: int
 
 
 class Learned(Generic[T, V]):
@@ -506,7 +606,7 @@ class Learned(Generic[T, V]):
         self._rows, self._learn = rows, learn
         self._lock = threads.lock()
         self._purges = 0
-        self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], _LearnedValue[V]] = OrderedDict()
 
     def of(self, user: User) -> V:
         """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
@@ -515,16 +615,16 @@ class Learned(Generic[T, V]):
             purges, known = self._purges, self._known.get(user.namespace)
             if known is not None:
                 self._known.move_to_end(user.namespace)
-                value, had, before = known
-                if max(abs(size - had), written - before) <= GROWTH * had:
-                    return value
-        made = self._learn(self._rows.latest(user, SAMPLE))
+                changed = max(abs(size - known.size), written - known.written)
+                if changed <= ROW_LIMITS.growth * known.size:
+                    return known.value
+        value = self._learn(self._rows.latest(user, ROW_LIMITS.sample))
         with self._lock:
             if purges == self._purges:
-                self._known[user.namespace] = made, size, written
-            if len(self._known) > MAX_LEARNED:
+                self._known[user.namespace] = _LearnedValue(value, size, written)
+            if len(self._known) > ROW_LIMITS.learned:
                 self._known.popitem(last=False)
-        return made
+        return value
 
     def forget(self) -> None:
         """Drop what was learned."""

@@ -8,8 +8,8 @@ else.
 The outcome of an episode is its score, the model calls and the errors that came after the item's first draw. The
 effect of an item is the difference between the means with and without it, in standard deviations of the outcome. Few
 draws say little, so an effect is estimated in three levels, each of them the prior of the next: all items of a method;
-all items at one kind of request; the item at that kind of request. A level is normal with the spread of `SPREADS`
-around the one before it.
+all items at one kind of request; the item at that kind of request. A level is normal around the one before it, with
+the spread of `TrialSettings.spreads`.
 
 The kind of a request is the last tool that the nearest past request called: it is known before anything is drawn.
 """
@@ -17,7 +17,7 @@ The kind of a request is the last tool that the nearest past request called: it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
@@ -36,27 +36,40 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.state import RunState
     from langgraph_toolmem.runs.run import Run, Turn
 
-ENOUGH_SHOWN: Final = 100
-"""Model turns, or runs, with hints of a method from which its items are withheld now and then."""
-MAX_RUNS: Final = 10_000
-"""Episodes whose outcome may still change; what older ones counted stays."""
-MAX_ITEMS: Final = 20_000
-"""Items of a method with outcomes, for each kind of request; those that were drawn first leave."""
-SPREADS: Final = (0.2, 0.2, 0.4)
-"""Standard deviations of true effects: of a method, of a kind of request around it, of an item around that."""
-SURE: Final = 0.99
-"""Probability of an effect's sign from which it counts. Every episode is another look: at 0.975, with no least number
-of draws, 5 of 12 helpful hints of `benchmarks.hints` were lost (four seeds, all hints followed)."""
-LEAST_WITHHELD: Final = 15
-"""Episodes without an item, or without others at its kind of request, before it is judged."""
-UNLIKELY: Final = 0.7
-"""Probability of helping below which an item that was tried often enough is not worth its tokens."""
-TRIED: Final = 400
-"""Episodes with an item that are often enough."""
-ALL_TRIED: Final = 4_000
-"""The same for all items at a kind of request together, where each is shown too seldom."""
-SHOWN_REPORTED: Final = 10
-"""Effects in the report."""
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """How many draws decide on an item.
+
+    Attributes:
+        enough_shown: model turns, or runs, with hints of a method from which its items are withheld now and then.
+        runs: episodes whose outcome may still change; what older ones counted stays.
+        items: of a method with outcomes, for each kind of request; those that were drawn first leave.
+        spreads: standard deviations of true effects: of a method, of a kind of request around it, of an item around
+            that.
+        sure: probability of an effect's sign from which it counts. Every episode is another look: at 0.975, with no
+            least number of draws, 5 of 12 helpful hints of `benchmarks.hints` were lost (four seeds, all hints
+            followed).
+        least_withheld: episodes without an item, or without others at its kind of request, before it is judged.
+        unlikely: probability of helping below which an item that was tried often enough is not worth its tokens.
+        tried: episodes with an item that are often enough.
+        all_tried: the same for all items at a kind of request together, where each is shown too seldom.
+        reported: effects in the report.
+    """
+
+    enough_shown: int = 100
+    runs: int = 10_000
+    items: int = 20_000
+    spreads: tuple[float, float, float] = (0.2, 0.2, 0.4)
+    sure: float = 0.99
+    least_withheld: int = 15
+    unlikely: float = 0.7
+    tried: int = 400
+    all_tried: int = 4_000
+    reported: int = 10
+
+
+TRIAL_SETTINGS: Final = TrialSettings()
 
 Standing = Literal["tried", "helps", "hurts", "idle"]
 """The result of the trial so far; an item that hurts, or does nothing, is no longer shown."""
@@ -137,13 +150,13 @@ class TrialTable(Table):
         self.sums: dict[str, dict[str, dict[str, list[float]]]] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: lambda run, *_: self._judge(run)}
+        return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: self._judge_again}
 
     def _run(self, run: str, user: str | None) -> list[Any]:
         row = self.runs.get(run)
         if row is None:
             row = self.runs[run] = [user or "", "", 0, 0, None, 0.0, {}]
-            if len(self.runs) > MAX_RUNS:
+            if len(self.runs) > TRIAL_SETTINGS.runs:
                 del self.runs[next(iter(self.runs))]
         return row
 
@@ -166,12 +179,15 @@ class TrialTable(Table):
         row[3] += errors
         self._count(row, 1)
 
+    def _judge_again(self, run: str, *_: object) -> None:
+        self._judge(run)
+
     def _judge(self, run: str) -> None:
-        row, stands = self.runs.get(run), self.graph.verdict(run)
-        if row is None or stands is None:
+        row, feedback = self.runs.get(run), self.graph.verdict(run)
+        if row is None or feedback is None:
             return
         self._count(row, -1)
-        row[4], row[5] = stands.score, stands.weight
+        row[4], row[5] = feedback.score, feedback.weight
         self._count(row, 1)
 
     def _count(self, row: list[Any], sign: int) -> None:
@@ -198,8 +214,8 @@ class TrialTable(Table):
         cell = items.get(item)
         if cell is None:
             cell = items[item] = [0.0] * _WIDTH
-            if len(items) > MAX_ITEMS:
-                del items[next(key for key in items if key not in (ALL, item))]
+            if len(items) > TRIAL_SETTINGS.items:
+                del items[_oldest(items, {ALL, item})]
         place = shown * _WIDTH // 2
         for part, value in values:
             cell[place] += sign * part
@@ -208,9 +224,15 @@ class TrialTable(Table):
             place += len(_FIELDS)
 
     def forget(self, gone: Forgotten) -> int:
-        for run in [run for run, row in self.runs.items() if gone.has(run, row[0])]:
-            del self.runs[run]
+        for run, (user, *_) in list(self.runs.items()):
+            if gone.has(run, user):
+                del self.runs[run]
         return 0
+
+
+def _oldest(items: Iterable[str], stay: Collection[str]) -> str:
+    """Return the first of some items that is none of those that stay."""
+    return next(item for item in items if item not in stay)
 
 
 class Estimate(NamedTuple):
@@ -256,20 +278,26 @@ def estimate(cells: Iterable[list[float] | None], outcome: Outcome) -> Estimate:
     """
     at = list(BETTER).index(outcome) * len(_FIELDS)
     mean, variance = 0.0, 0.0
-    for cell, spread in zip(cells, SPREADS, strict=False):
+    for cell, spread in zip(cells, TRIAL_SETTINGS.spreads, strict=False):
         variance += spread * spread
-        found = None if cell is None else _difference(cell, at)
-        if found is None:
+        difference = None if cell is None else _difference(cell, at)
+        if difference is None:
             continue
-        value, noise = found
-        trust = variance / (variance + noise)
-        mean += trust * (BETTER[outcome] * value - mean)
+        trust = variance / (variance + difference.variance)
+        mean += trust * (BETTER[outcome] * difference.value - mean)
         variance *= 1 - trust
     return Estimate(mean, math.sqrt(variance))
 
 
-def _difference(cell: list[float], at: int) -> tuple[float, float] | None:
-    """Return the difference of the means in standard deviations, and its variance; None without two arms."""
+class _Difference(NamedTuple):
+    """A difference of means in standard deviations, and its variance."""
+
+    value: float
+    variance: float
+
+
+def _difference(cell: list[float], at: int) -> _Difference | None:
+    """Return the difference of an outcome's means with and without an item; None without two arms."""
     (n0, sum0, squares0), (n1, sum1, squares1) = cell[at : at + 3], cell[at + _WIDTH // 2 : at + _WIDTH // 2 + 3]
     if min(n0, n1) < 0.5:
         return None
@@ -277,7 +305,7 @@ def _difference(cell: list[float], at: int) -> tuple[float, float] | None:
     total = squares0 + squares1 - n0 * mean0 * mean0 - n1 * mean1 * mean1
     # Half an observation of a variance of 1/4 keeps few equal outcomes from looking certain.
     variance = (max(total, 0.0) + 0.125) / (n0 + n1 + 0.5)
-    return (mean1 - mean0) / math.sqrt(variance), 1 / n0 + 1 / n1
+    return _Difference((mean1 - mean0) / math.sqrt(variance), 1 / n0 + 1 / n1)
 
 
 class HintTrials:
@@ -294,7 +322,8 @@ class HintTrials:
     def __init__(self, core: Core, share: float) -> None:
         if not is_share(share) or share > 0.5:
             raise ConfigurationError(f"`withhold` must be a share from 0 to 0.5, got {share!r}.")
-        self._core, self._share = core, share
+        self._core = core
+        self._share = share
         self._table = core.register(TrialTable)
 
     # --- which items stay ---
@@ -318,26 +347,29 @@ class HintTrials:
             return {item: self._standing(method, about, item) for item in items}
 
     def _standing(self, method: str, about: str, item: str) -> Standing:
+        settings = TRIAL_SETTINGS
         levels = self._levels(method, about, item)
-        chances = [estimate(levels, outcome).helps for outcome in BETTER]
-        own = levels[-1]
-        if max(_drawn(cell, 0) for cell in levels[1:]) < LEAST_WITHHELD:
+        _, of_kind, own = levels
+        if max(_drawn(of_kind, 0), _drawn(own, 0)) < settings.least_withheld:
             return "tried"
+        chances = [estimate(levels, outcome).helps for outcome in BETTER]
         for chance in chances:
-            if chance >= SURE:
+            if chance >= settings.sure:
                 return "helps"
             # More calls for a better score are no harm.
-            if chance <= 1 - SURE and chances[0] <= 0.5:
+            if chance <= 1 - settings.sure and chances[0] <= 0.5:
                 return "hurts"
-        tried = _drawn(own, 1) >= TRIED or _drawn(levels[1], 1) >= ALL_TRIED
-        return "idle" if tried and max(chances) < UNLIKELY else "tried"
+        tried = _drawn(own, 1) >= settings.tried or _drawn(of_kind, 1) >= settings.all_tried
+        return "idle" if tried and max(chances) < settings.unlikely else "tried"
 
     def _levels(self, method: str, about: str, item: str) -> list[list[float] | None]:
         """Return the sums of the method, of the kind of request and of the item, each without the next."""
         kinds = self._table.sums.get(method, {})
         of_kind = kinds.get(about, {})
         own, kind, whole = of_kind.get(item), of_kind.get(ALL), kinds.get(ALL, {}).get(ALL)
-        rest = None if about == ALL else _less(whole, kind)
+        rest: list[float] | None = None
+        if about != ALL:
+            rest = _less(whole, kind)
         return [rest, _less(kind, own), own]
 
     # --- draws ---
@@ -358,20 +390,28 @@ class HintTrials:
         name, core = run.digest, self._core
         with core.lock:
             row = self._table.runs.get(name)
-            known: Mapping[str, Any] = {} if row is None else row[6].get(method, {})
-            drawn = {item: int(not self._withholds(method, item, name)) for item in items if item not in known}
-            if drawn:
-                about = row[1] if row is not None and row[1] else self.kind_of(state)
-                calls, errors = (0, 0) if row is None else (row[2], row[3])
+            if row is None:
+                row = ["", "", 0, 0, None, 0.0, {}]
+            _, about, calls, errors, _, _, methods = row
+            shown: dict[str, int] = {}
+            for item, (known, _, _) in methods.get(method, {}).items():
+                shown[item] = known
+            new: dict[str, int] = {}
+            for item in items:
+                if item not in shown:
+                    new[item] = int(not self._withholds(method, item, name))
+            if new:
+                about = about or self.kind_of(state)
                 user = user or core.graph.owner(name)
-                core.apply(None, [HintsDrawn(method, name, about, drawn, calls, errors, user)], user=user, run=name)
-            return {item for item in items if not (drawn[item] if item in drawn else known[item][0])}
+                core.apply(None, [HintsDrawn(method, name, about, new, calls, errors, user)], user=user, run=name)
+            shown |= new
+            return {item for item in items if not shown[item]}
 
     def _on(self, method: str) -> bool:
         if self._share == 0 or self._core.read_only:
             return False
         figures = self._core.ledger.figures(method)
-        return max(figures["shown"], figures["runs"]) >= ENOUGH_SHOWN
+        return max(figures["shown"], figures["runs"]) >= TRIAL_SETTINGS.enough_shown
 
     def _withholds(self, method: str, item: str, run: str) -> bool:
         return int(digest("withhold", method, item, run)[:8], 16) < self._share * 0x100000000
@@ -403,32 +443,51 @@ class HintTrials:
         decides: Outcome = next(iter(BETTER))
         for outcome in BETTER:
             chance = estimate(levels, outcome).helps
-            if not 1 - SURE < chance < SURE:
+            if not 1 - TRIAL_SETTINGS.sure < chance < TRIAL_SETTINGS.sure:
                 decides = outcome
                 break
         mean, deviation = estimate(levels, decides)
         margin = _NORMAL.inv_cdf(0.975) * deviation
         cell = levels[-1]
-        standing = "tried" if item == ALL else self._standing(method, about, item)
         return Effect(
-            method, about, item, _drawn(cell, 1), _drawn(cell, 0), decides, mean, mean - margin, mean + margin, standing
+            method=method,
+            about=about,
+            item=item,
+            shown=_drawn(cell, 1),
+            withheld=_drawn(cell, 0),
+            outcome=decides,
+            value=mean,
+            low=mean - margin,
+            high=mean + margin,
+            standing="tried" if item == ALL else self._standing(method, about, item),
         )
 
     def report(self) -> Section | None:
         """Return how many hints stay, and the effects that were tried most; None before any draw."""
-        effects = sorted(self.effects(), key=lambda each: -(each.shown + each.withheld))
+        effects = sorted(self.effects(), key=_draws, reverse=True)
         if not effects:
             return None
-        items = [each for each in effects if each.item != ALL]
-        counts = {name: sum(each.standing == name for each in items) for name in ("tried", "helps", "hurts", "idle")}
+        items: list[Effect] = []
+        pools: list[Effect] = []
+        counts = {"tried": 0, "helps": 0, "hurts": 0, "idle": 0}
+        for effect in effects:
+            if effect.item == ALL:
+                pools.append(effect)
+            else:
+                items.append(effect)
+                counts[effect.standing] += 1
         sentences = [
             f"Hints on trial: {counts['helps']:,} help, {counts['hurts']:,} hurt and {counts['idle']:,} do nothing "
             f"(both are no longer shown), {counts['tried']:,} are undecided."
         ]
-        pools = [each for each in effects if each.item == ALL]
-        sentences += [_in_words(each) for each in pools[:SHOWN_REPORTED]]
-        figures = {**counts, "effects": [each._asdict() for each in (*pools, *items)[: 10 * SHOWN_REPORTED]]}
+        sentences += [_in_words(effect) for effect in pools[: TRIAL_SETTINGS.reported]]
+        listed = (*pools, *items)[: 10 * TRIAL_SETTINGS.reported]
+        figures = {**counts, "effects": [effect._asdict() for effect in listed]}
         return Section("Hints on trial", figures, tuple(sentences))
+
+
+def _draws(effect: Effect) -> float:
+    return effect.shown + effect.withheld
 
 
 def _in_words(effect: Effect) -> str:
@@ -442,7 +501,9 @@ def _in_words(effect: Effect) -> str:
 
 def _drawn(cell: list[float] | None, shown: int) -> float:
     """Return the number of episodes: that of the last outcome, which every episode has."""
-    return 0.0 if cell is None else cell[shown * _WIDTH // 2 + _WIDTH // 2 - len(_FIELDS)]
+    if cell is None:
+        return 0.0
+    return cell[shown * _WIDTH // 2 + _WIDTH // 2 - len(_FIELDS)]
 
 
 def _less(whole: list[float] | None, part: list[float] | None) -> list[float] | None:

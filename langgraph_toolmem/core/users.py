@@ -81,9 +81,13 @@ class Users:
         return User(user_id, user_digest(user_id), namespace)
 
     def has(self, namespace: tuple[str, ...]) -> bool:
-        pairs = zip(self.namespace, namespace, strict=False)
-        same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
-        return same and len(self.namespace) == len(namespace)
+        """Return True if a namespace is that of these users, or of one of them."""
+        if len(self.namespace) != len(namespace):
+            return False
+        for template, label in zip(self.namespace, namespace, strict=True):
+            if not has_user((template,)) and template.format() != label:
+                return False
+        return True
 
 
 def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
@@ -91,12 +95,12 @@ def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[s
     if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
         raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
     try:
-        places = [place for label in namespace for _, place, _, _ in string.Formatter().parse(label)]
+        wanted = _placeholders(namespace)
     except ValueError as error:
         raise ConfigurationError(f"{name} has braces that are no placeholder ({error}): {namespace!r}.") from error
-    wanted = {place for place in places if place is not None}
-    if wanted - {USER}:
-        raise ConfigurationError(f"{name} has the placeholder {{{min(wanted - {USER})}}}; only {{user_id}} is known.")
+    unknown = wanted - {USER}
+    if unknown:
+        raise ConfigurationError(f"{name} has the placeholder {{{min(unknown)}}}; only {{user_id}} is known.")
     if wanted and not user_allowed:
         raise ConfigurationError(f"{name} is shared by all users and takes no {{user_id}}; use `namespace` for that.")
     return tuple(namespace)
@@ -106,6 +110,7 @@ def keep_namespace(folder: Path, namespace: tuple[str, ...]) -> None:
     """Store the template of the namespace in the memory's folder, for the command line. May raise OSError."""
     if namespace_kept(folder) != namespace:
         text = json.dumps({"namespace": list(namespace)})
+        # Replaced as a whole: another process may read it at this moment.
         made = folder / f"{NAMESPACE_FILE}.{os.getpid()}"
         made.write_text(text + "\n", encoding="utf-8")
         made.replace(folder / NAMESPACE_FILE)
@@ -114,22 +119,32 @@ def keep_namespace(folder: Path, namespace: tuple[str, ...]) -> None:
 def namespace_kept(folder: Path) -> tuple[str, ...] | None:
     """Return the namespace last used in a folder; None if none was stored."""
     try:
-        found = json.loads((folder / NAMESPACE_FILE).read_text(encoding="utf-8"))["namespace"]
-        return check_namespace(tuple(found), name="namespace", user_allowed=True)
+        namespace = json.loads((folder / NAMESPACE_FILE).read_text(encoding="utf-8"))["namespace"]
+        return check_namespace(tuple(namespace), name="namespace", user_allowed=True)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
 def has_user(namespace: tuple[str, ...]) -> bool:
-    return any(field == USER for label in namespace for _, field, _, _ in string.Formatter().parse(label))
+    """Return True if a namespace has a place for a user's id."""
+    return USER in _placeholders(namespace)
+
+
+def _placeholders(namespace: tuple[str, ...]) -> set[str]:
+    names: set[str] = set()
+    for label in namespace:
+        for _, name, _, _ in string.Formatter().parse(label):
+            if name is not None:
+                names.add(name)
+    return names
 
 
 def by_namespace(items: Iterable[T], of: Callable[[T], tuple[str, ...]]) -> list[tuple[User, list[T]]]:
     """Return items by the namespace of their rows, as that of nobody in particular."""
-    found: dict[tuple[str, ...], list[T]] = {}
-    for each in items:
-        found.setdefault(of(each), []).append(each)
-    return [(User(None, None, namespace), some) for namespace, some in found.items()]
+    by_name: dict[tuple[str, ...], list[T]] = {}
+    for item in items:
+        by_name.setdefault(of(item), []).append(item)
+    return [(User(None, None, namespace), of_user) for namespace, of_user in by_name.items()]
 
 
 def user_digest(user_id: str | None) -> str | None:

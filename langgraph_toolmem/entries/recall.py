@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
-from langgraph_toolmem.core.rows import MOST_NEAR, Learned
+from langgraph_toolmem.core.rows import ROW_LIMITS, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import PARTS, Entry, EntryRows
 from langgraph_toolmem.text.requests import term_weight, terms_of
@@ -165,7 +165,7 @@ class EntrySearch:
             # Not where requests are alike: more of them would tell the same, at ten times the cost for 3,000 runs.
             left_out = len(near_rows) - sum([len(group.newest_first) for group in groups])
             enough = len(groups) >= rows // 4 or not left_out
-            all_read = len(near_rows) < rows or rows >= MOST_NEAR
+            all_read = len(near_rows) < rows or rows >= ROW_LIMITS.most_near
             if asks_once or enough or all_read:
                 return groups
             # A long thread has many entries of its own.

@@ -9,18 +9,19 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.stores.chroma import DATABASE, LOCK_ADVICE
+from langgraph_toolmem.stores.chroma_collections import CollectionLabel
 from langgraph_toolmem.stores.database import opened_readonly
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.row_table import RowTable
-from langgraph_toolmem.stores.vectors import DATABASE, LOCK_ADVICE, Label
 from langgraph_toolmem.text.embedders import BUILTIN, resolve_embedder
-
-MINUTES: Final = 5.0
 
 
 def inspect(memory: Path) -> list[str] | None:
@@ -31,45 +32,81 @@ def inspect(memory: Path) -> list[str] | None:
     """
     folder = memory / "chroma"
     with IndexedVectors(memory, embedder=resolve_embedder(None), namespace=()) as store:
-        if not store.may_write():
-            return [f"{problem}. {LOCK_ADVICE[:-1]}" for problem in store.problems] or None
+        if not store.chroma.may_write():
+            return [f"{problem}. {LOCK_ADVICE[:-1]}" for problem in store.chroma.problems] or None
     if not (folder / DATABASE).exists():
         return _lost(memory, {})
+    damage = _damage_of_database(folder / DATABASE)
+    if damage is not None:
+        return [damage]
+    opened = _open_in_child(folder)
+    sentences = [f"{name} in {folder} is damaged: {why}" for name, why in opened.damaged.items()]
+    if sentences:
+        return sentences
     try:
-        with closing(opened_readonly(folder / DATABASE)) as database:
+        return _lost(memory, opened.counts)
+    except StorageError:  # a damaged memory.db is named where that file is examined
+        return []
+
+
+def _damage_of_database(path: Path) -> str | None:
+    try:
+        with closing(opened_readonly(path)) as database:
             result = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.DatabaseError as error:
         result = str(error)
-    if result != "ok":
-        return [f"{folder / DATABASE} is damaged: {result}"]
+    return None if result == "ok" else f"{path} is damaged: {result}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCollections:
+    """Collections that a child process opened: how many texts each has, or why it is damaged."""
+
+    counts: dict[str, int]
+    damaged: dict[str, str]
+
+
+def _open_in_child(folder: Path) -> OpenedCollections:
+    minutes = 5.0
     command = [sys.executable, "-m", __name__, str(folder)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
-        out, status, err = done.stdout, done.returncode, done.stderr
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes, check=False)
+        output, status, errors = done.stdout, done.returncode, done.stderr
     except subprocess.TimeoutExpired as error:
-        out, status, err = str(error.stdout or b"", "utf-8", "replace"), 1, f"no answer in {MINUTES:.0f} minutes"
-    results = dict(line.split("\t", 1) for line in out.splitlines() if "\t" in line)
-    ended = f"opening it ended the process (status {status}); those after it were not opened"
-    found = {name: ended if why == "?" else why for name, why in results.items() if not why.isdecimal()}
-    if status and not found:
-        found[DATABASE] = f"it cannot be opened: {(err.strip().splitlines() or ['no error'])[-1]}"
-    damage = [f"{name} in {folder} is damaged: {why}" for name, why in found.items()]
-    try:
-        return damage or _lost(memory, {name: int(number) for name, number in results.items()})
-    except StorageError:  # a damaged memory.db is named where that file is examined
-        return damage
+        output, status = str(error.stdout or b"", "utf-8", "replace"), 1
+        errors = f"no answer in {minutes:.0f} minutes"
+    results: dict[str, str] = {}
+    for line in output.splitlines():
+        name, tab, result = line.partition("\t")
+        if tab:
+            results[name] = result
+    opened = OpenedCollections({}, {})
+    for name, result in results.items():
+        if result.isdecimal():
+            opened.counts[name] = int(result)
+        elif result == "?":
+            opened.damaged[name] = f"opening it ended the process (status {status}); those after it were not opened"
+        else:
+            opened.damaged[name] = result
+    if status and not opened.damaged:
+        lines = errors.strip().splitlines() or ["no error"]
+        opened.damaged[DATABASE] = f"it cannot be opened: {lines[-1]}"
+    return opened
 
 
-def _lost(memory: Path, counts: dict[str, int]) -> list[str]:
+def _lost(memory: Path, counts: Mapping[str, int]) -> list[str]:
     """Return a sentence for each collection with fewer texts than its rows have."""
     lost = []
     with RowTable(memory, read_only=True) as table:
-        for name, kind, _, progress in table.collections():
-            texts = table.count_keys(name, indexed=True) if progress.indexed else 0
-            if counts.get(name, 0) < texts:
+        for collection in table.collections():
+            name, texts = collection.name, 0
+            if collection.progress.indexed:
+                texts = table.count_keys(name, indexed=True)
+            missing = texts - counts.get(name, 0)
+            if missing > 0:
                 lost.append(
-                    f"{kind}: {texts - counts.get(name, 0):,} of {texts:,} texts are missing in {name}; they are found "
-                    "again once a process that uses the memory has written to it"
+                    f"{collection.kind}: {missing:,} of {texts:,} texts are missing in {name}; they are found again "
+                    "once a process that uses the memory has written to it"
                 )
     return lost
 
@@ -79,24 +116,30 @@ def _check(folder: Path) -> None:
     import chromadb
     from chromadb.config import Settings
 
-    def say(name: str, what: object) -> None:
-        print(name, (str(what).strip().splitlines() or [type(what).__name__])[0], sep="\t", flush=True)  # noqa: T201 - to the parent
-
     client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
     with closing(client):
         for each in client.list_collections():
-            say(each.name, "?")
+            _say(each.name, "?")
             try:
-                collection = client.get_collection(each.name, embedding_function=None)
-                count = collection.count()
-                page = collection.get(limit=1, include=["metadatas", "embeddings"])
-                if count != 0:
-                    vectors = [[float(value) for value in page["embeddings"][0]]]
-                    collection.query(query_embeddings=vectors, n_results=min(count, 10), include=["distances"])
+                count = _count_and_search(client.get_collection(each.name, embedding_function=None))
             except BaseException as error:  # noqa: BLE001 - a panic of Chroma's is no Exception
-                say(each.name, error)
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                _say(each.name, lines[0])
             else:
-                say(each.name, count)
+                _say(each.name, count)
+
+
+def _count_and_search(collection: Any) -> int:
+    count = int(collection.count())
+    page = collection.get(limit=1, include=["metadatas", "embeddings"])
+    if count != 0:
+        vectors = [[float(value) for value in page["embeddings"][0]]]
+        collection.query(query_embeddings=vectors, n_results=min(count, 10), include=["distances"])
+    return count
+
+
+def _say(name: str, result: object) -> None:
+    print(name, result, sep="\t", flush=True)  # noqa: T201 - to the parent
 
 
 def embedder_of(memory: Path) -> str | None:
@@ -108,7 +151,7 @@ def embedder_of(memory: Path) -> str | None:
     except sqlite3.Error:
         return None
     for (text,) in labels:
-        label = Label.from_metadata({"toolmem": text})
+        label = CollectionLabel.from_metadata({"toolmem": text})
         if label is not None and not label.embedder.startswith(BUILTIN):
             names.add(label.embedder)
     return min(names, default=None)

@@ -19,9 +19,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from operator import methodcaller
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -40,28 +39,12 @@ logger = logging.getLogger("langgraph_toolmem.stores.database")
 NAME: Final = "memory.db"
 FORMAT: Final = 3
 MARK: Final = int.from_bytes(b"tmem", "big")
-POLL_SECONDS: Final = 0.02
-REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
-"""File systems on which WAL does not work: its shared memory is one machine's."""
-
 READ_SECONDS: Final = 3.0
 """Seconds of the processor that one access may take: pages that point in circles would be read without an end."""
-INSTRUCTIONS: Final = 100_000
-"""Instructions of SQLite, about 2 ms, between two looks at the clock."""
-PROBES: Final = 1_000
-"""Numbers behind a damaged row that are tried one by one, so that no page is jumped over."""
-MOST_SKIPPED: Final = 20_000
-"""Numbers in a gap that are looked up one by one where pages changed places: 0.1 s."""
 END: Final = 1 << 62
 """No row has this number, or a larger one: SQLite stops at 2^63."""
-_COMPUTED: Final = re.compile(r"\b(check|generated|as|collate|references)\b|default\s*\(", re.IGNORECASE)
-"""Words of a column that SQLite would compute or compare by code of the file's choice."""
-
-_DECODED: Final = methodcaller("decode", "utf-8", "replace")
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
-
-FORK_SECONDS: Final = 1.0
 
 _inherited: list[sqlite3.Connection] = []  # of a parent process: must not even be closed in this one
 _every: Final[WeakSet[Database]] = WeakSet()
@@ -92,17 +75,21 @@ class Database:
         read_only: bool = False,
         synchronous: str = "NORMAL",
         busy: float = 30.0,
+        problems: list[str] | None = None,
     ) -> None:
-        self.folder, self.read_only = folder, read_only
+        self.folder = folder
+        self.read_only = read_only
         self.path = None if folder is None else folder / NAME
-        self._synchronous, self._busy = synchronous, busy
+        self._synchronous = synchronous
+        self._busy = busy
         self.lock = threads.rlock()
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
-        self._closed = self._doubted = False
+        self._closed = False
+        self._doubted = False  # the file may be damaged: it is looked through when it is opened again
         self._end = math.inf  # of the present access, by `time.thread_time`
-        self.problems: list[str] = []
+        self.problems: list[str] = [] if problems is None else problems
         _every.add(self)
 
     def __enter__(self) -> Self:
@@ -184,19 +171,23 @@ class Database:
 
     def _disconnect(self) -> None:
         database, self._database = self._database, None
-        if database is not None and self._process == os.getpid():
+        if database is None:
+            return
+        if self._process == os.getpid():
             database.close()
-        elif database is not None:
+        else:
             _inherited.append(database)
 
     def _connection(self) -> sqlite3.Connection:
-        replaced = self.path is not None and self._database is not None and _file(self.path) != self._file
-        if replaced and self.path is not None and not self.path.parent.exists():
-            raise StorageError(f"{self.path.parent} was removed while it was open")
-        if replaced or self._process != os.getpid():
+        if self.path is not None and self._database is not None and _file(self.path) != self._file:
+            if not self.path.parent.exists():
+                raise StorageError(f"{self.path.parent} was removed while it was open")
+            self._disconnect()  # the file was replaced
+        if self._process != os.getpid():
             self._disconnect()
         if self._database is None:
-            self._process, self._database = os.getpid(), self._open()
+            self._process = os.getpid()
+            self._database = self._open()
         return self._database
 
     def _open(self) -> sqlite3.Connection:
@@ -206,13 +197,14 @@ class Database:
         with _opening:
             # A process loses its locks on a file when it closes it, so files are read only while nothing has them open.
             seen = _file(self.path)
-            first = all(each._file != seen or each._database is None for each in list(_every))
-            lost = find_lost_frames(self.path) if first else None
-            made = self._open_or_replace(self.path)
-            self._file, self._doubted = _file(self.path), False
+            others_have_it = any(each._file == seen and each._database is not None for each in list(_every))
+            lost = None if others_have_it else find_lost_frames(self.path)
+            connection = self._open_or_replace(self.path)
+            self._file = _file(self.path)
+            self._doubted = False
             if lost is not None:
-                self._say(_restore(lost, self.path, made))
-        return made
+                self._say(_restore(lost, self.path, connection))
+        return connection
 
     def _open_or_replace(self, path: Path) -> sqlite3.Connection:
         seen = _file(path)
@@ -232,13 +224,16 @@ class Database:
 
     def _connect(self, name: str | Path) -> sqlite3.Connection:
         database = sqlite3.connect(name, timeout=self._busy, isolation_level=None, check_same_thread=False)
-        database.set_progress_handler(lambda: time.thread_time() > self._end, INSTRUCTIONS)
+        _interrupt(database, self._is_late)
         try:
             self._prepare(database, str(name))
         except BaseException:
             database.close()
             raise
         return database
+
+    def _is_late(self) -> bool:
+        return time.thread_time() > self._end
 
     def _prepare(self, database: sqlite3.Connection, name: str) -> None:
         _protect(database)
@@ -260,22 +255,24 @@ class Database:
 
     def _begin_log(self, database: sqlite3.Connection) -> None:
         """Switch to WAL; SQLite does not wait for another process that creates the file at this moment."""
-        for left in range(int(self._busy / POLL_SECONDS), -1, -1):
+        pause = 0.02
+        for left in range(int(self._busy / pause), -1, -1):
             try:
                 database.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or not left:
                     raise
-                time.sleep(POLL_SECONDS)
+                time.sleep(pause)
             else:
                 return
 
 
 def _before_fork() -> None:
     """Wait for transactions before a fork: SQLite would take their lock for the child's own, for ever."""
-    end = time.monotonic() + FORK_SECONDS
-    locks_ = [each.lock for each in list(_every)]
-    _held.extend(each for each in locks_ if each.acquire(timeout=max(0.0, end - time.monotonic())))
+    end = time.monotonic() + 1.0
+    for lock in [each.lock for each in list(_every)]:
+        if lock.acquire(timeout=max(0.0, end - time.monotonic())):
+            _held.append(lock)
 
 
 def _after_fork() -> None:
@@ -296,10 +293,9 @@ def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any,
         return None
     # While nobody has it open there is no log next to it, and reading must not begin one.
     quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
-    end = time.thread_time() + READ_SECONDS
     try:
         with closing(opened_readonly(path, quiet)) as database:
-            database.set_progress_handler(lambda: time.thread_time() > end, INSTRUCTIONS)
+            _limit_time(database)
             _protect(database)
             _check(database, path.name)
             return database.execute(sql, values).fetchall()
@@ -307,6 +303,21 @@ def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any,
         if "no such table" in str(error):
             return None
         raise StorageError(f"{path.name} cannot be read: {error}") from error
+
+
+def _limit_time(database: sqlite3.Connection) -> None:
+    """End what takes longer than `READ_SECONDS` of the processor from now on."""
+    end = time.thread_time() + READ_SECONDS
+
+    def is_late() -> bool:
+        return time.thread_time() > end
+
+    _interrupt(database, is_late)
+
+
+def _interrupt(database: sqlite3.Connection, is_late: Callable[[], bool]) -> None:
+    instructions = 100_000  # of SQLite between two looks at the clock, about 2 ms
+    database.set_progress_handler(is_late, instructions)
 
 
 def opened_readonly(path: Path, more: str = "") -> sqlite3.Connection:
@@ -336,20 +347,24 @@ def readable_rows(
             start = None
         except sqlite3.DatabaseError:
             # Python reads one row ahead, so the row before the damage was lost with it.
-            found = None
+            row_before = None
             with suppress(sqlite3.DatabaseError):
-                found = _row_from(database, f"{sql} LIMIT 1", last + 1)
-            if found is not None:
-                last = found[0]
-                rows[last] = tuple(found[1:])
+                row_before = _row_from(database, f"{sql} LIMIT 1", last + 1)
+            if row_before is not None:
+                last = row_before[0]
+                rows[last] = tuple(row_before[1:])
             start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
             if start != last + 1:
                 lost.append(range(last + 1, start or END))
     if disordered:
         lost += _find_skipped(database, f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid = ?", rows)
     if gaps is not None:
-        gaps += sorted(lost, key=lambda gap: gap.start)
+        gaps += sorted(lost, key=_start)
     return [rows[number] for number in sorted(rows)]
+
+
+def _start(gap: range) -> int:
+    return gap.start
 
 
 def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[Any, ...]]) -> list[range]:
@@ -359,10 +374,11 @@ def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[
     down to its own page. Numbers before the first row are not returned: rows that a snapshot holds are deleted there.
     """
     missing = list[range]()
+    most = 20_000  # numbers of a gap that are looked up: 0.1 s
     last = 0
     for number in sorted(rows):
         if number > last + 1:
-            missing.append(range(max(last + 1, number - MOST_SKIPPED), number))
+            missing.append(range(max(last + 1, number - most), number))
         last = number
     lost = list[range]()
     for gap in missing:
@@ -389,8 +405,9 @@ def refuse_circles(number: int, last: int) -> None:
 
 def _next_readable(database: sqlite3.Connection, sql: str, first: int) -> int | None:
     """Return a number, not below the first, from which rows can be read; None for none."""
-    doubled = [1 << power for power in range(PROBES.bit_length(), 62)]
-    for step in (*range(PROBES), *doubled):
+    one_by_one = 1_000  # so that no page is jumped over
+    doubled = [1 << power for power in range(one_by_one.bit_length(), 62)]
+    for step in (*range(one_by_one), *doubled):
         start: int = first + step
         if start >= END:
             break
@@ -410,21 +427,28 @@ def _row_from(database: sqlite3.Connection, sql: str, start: int) -> tuple[Any, 
 def damage(path: Path) -> str | None:
     """Return the first thing that is wrong with a database, None if it is whole. Reads all of it."""
     try:
-        found = query_readonly(path, "PRAGMA quick_check(1)") or [("ok",)]
+        results = query_readonly(path, "PRAGMA quick_check(1)") or []
     except StorageError as error:
         return str(error)
-    return None if found[0][0] == "ok" else "its pages do not fit together"
+    for (result,) in results:
+        if result != "ok":
+            return "its pages do not fit together"
+    return None
 
 
 def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
     """Raise StorageError if a folder is on a network file system: SQLite's WAL does not work there."""
     try:
-        lines = [line.split() for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines()]
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
         where = folder.resolve()
     except OSError:
         return
-    holding = [(len(parts[1]), parts[2]) for parts in lines if len(parts) > 2 and where.is_relative_to(parts[1])]
-    if holding and (kind := max(holding)[1]) in REMOTE:
+    holder, kind = "", ""  # the deepest mount that holds the folder, the last of several there
+    for line in lines:
+        parts = line.split()  # device, mount, kind, options
+        if len(parts) > 2 and len(parts[1]) >= len(holder) and where.is_relative_to(parts[1]):
+            holder, kind = parts[1], parts[2]
+    if kind in ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"):
         raise StorageError(
             f"{folder} is on a network file system ({kind}), where several processes cannot write to one SQLite file. "
             "Choose a folder on a local disk, and share it between machines with store=..."
@@ -433,26 +457,35 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
 
 def _protect(database: sqlite3.Connection) -> None:
     """Have SQLite trust nothing in the file, and decode any text without an error, which would quote it."""
-    database.text_factory = _DECODED
+    database.text_factory = _decoded
     database.execute("PRAGMA trusted_schema = OFF")
     configure = getattr(database, "setconfig", None)  # from Python 3.12 on
     if configure is not None:
         configure(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # type: ignore[attr-defined, unused-ignore]
 
 
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 def _check(database: sqlite3.Connection, name: str) -> bool:
     """Refuse a file that this package did not write, or cannot read; return True if it bears the package's mark."""
     schema = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     # Then the mark: another process may make both between the two.
-    mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
+    [(mark,)] = database.execute("PRAGMA application_id").fetchall()
+    [(version,)] = database.execute("PRAGMA user_version").fetchall()
     if mark != MARK and (mark or schema):
         raise StorageError(f"{name} is a database of another program; move it away.")
     if mark == MARK and version != FORMAT:
-        of, advice = ("a newer", "update it") if version > FORMAT else ("an older", "begin in a new folder")
+        of, advice = "an older", "begin in a new folder"
+        if version > FORMAT:
+            of, advice = "a newer", "update it"
         raise StorageError(f"{name} was written by {of} version of this package (format {version}); {advice}.")
+    has_numbers = False
     for kind, table, sql in schema:
         _check_part(kind, table, sql)
-    if any(table == "sqlite_sequence" for _, table, _ in schema):
+        has_numbers = has_numbers or table == "sqlite_sequence"
+    if has_numbers:
         usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {END}"
         if database.execute(f"SELECT 1 FROM sqlite_sequence WHERE NOT ({usable}) LIMIT 1").fetchone():
             raise sqlite3.DatabaseError("the number of the last row is none")
@@ -465,7 +498,8 @@ def _check_part(kind: Any, name: Any, sql: Any) -> None:
         return
     if kind != "table" or not isinstance(sql, str) or not sql.upper().startswith("CREATE TABLE"):
         raise sqlite3.DatabaseError("the schema has more than tables")
-    if _COMPUTED.search(sql):
+    # words of a column that SQLite would compute or compare by code of the file's choice
+    if re.search(r"\b(check|generated|as|collate|references)\b|default\s*\(", sql, re.IGNORECASE):
         raise sqlite3.DatabaseError("the schema has a table with computed columns")
     if name in _known and _normalized(sql) != _normalized(f"CREATE TABLE {name} ({_known[name]})"):
         raise sqlite3.DatabaseError(f"the table {name} has other columns")
@@ -518,9 +552,8 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
         their number, and the end of a sentence that names the rows that cannot be read.
     """
     before, lost = new.total_changes, ""
-    end = time.thread_time() + READ_SECONDS
     with closing(sqlite3.connect(source)) as old, suppress(sqlite3.DatabaseError):
-        old.set_progress_handler(lambda: time.thread_time() > end, INSTRUCTIONS)
+        _limit_time(old)
         old.execute("PRAGMA writable_schema = ON")  # else SQLite refuses all of a file that was cut off
         _protect(old)
         tables = _plain_tables(old)
@@ -529,10 +562,13 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
             new.execute(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
             gaps: list[range] = []
             for row in readable_rows(old, name, gaps=gaps):
-                places = ", ".join("CAST(? AS TEXT)" if isinstance(each, bytes) else "?" for each in row)
+                places = []
+                for value in row:
+                    places.append("CAST(? AS TEXT)" if isinstance(value, bytes) else "?")
                 with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):  # not as its table wants it
-                    new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({places})", row)
-            lost += "".join(f"; {name} {_span(gap)} cannot be read" for gap in gaps)
+                    new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join(places)})", row)
+            for gap in gaps:
+                lost += f"; {name} {_span(gap)} cannot be read"
     return new.total_changes - before, lost
 
 
@@ -559,7 +595,7 @@ def _restore(lost: LostFrames, path: Path, database: sqlite3.Connection) -> str:
 
 def _file(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

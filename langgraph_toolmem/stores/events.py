@@ -39,33 +39,17 @@ T = TypeVar("T", bound=Table)
 
 SNAPSHOT: Final = "graph.pickle"
 BEFORE: Final = "graph.pickle.1"
-SNAPSHOT_EVERY: Final = 2_000
-"""Rows behind the snapshot from which a new one is written; more where the snapshot is large (`BYTES_EACH`)."""
-BYTES_EACH: Final = 2_000
-"""Bytes of a snapshot for each row that it waits for: writing it costs about as much as applying those rows."""
-CLOSE_FROM: Final = 100
-MAX_UNSAVED: Final = 10_000
-"""Observations that wait in RAM for a disk that fails; the oldest are dropped."""
-RETRY_SECONDS: Final = 5.0
-POLL_SECONDS: Final = 1.0
-"""A read-only memory looks for new rows at most this often."""
-BUSY_SECONDS: Final = 2.0
-LOADS: Final = 5
-"""Times that a folder is read to which other processes write at the same moment."""
-DRAFT_SECONDS: Final = 3600.0
-CLOSED: Final = "the memory is closed: what comes now is not learned"
-MAX_NAMED: Final = 5
-"""Damaged rows that a problem names one by one."""
-ROWS_AT_ONCE: Final = 2_000
-"""Rows that are parsed together: their events are compared with their shapes kind by kind."""
 _COLUMNS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS BLOB), CAST(run AS BLOB), CAST(body AS BLOB),
     checksum FROM events"""
-_BEHIND: Final = f"{_COLUMNS} WHERE seq > ? ORDER BY seq"
 _LAST: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
 INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, number)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?6 AND number = ?7))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
+
+NOT_IN_SNAPSHOTS: Final = """origin = '' AND (number IS NULL
+    OR number >= ifnull((SELECT value FROM meta WHERE name = 'held'), 0))"""
+"""Own events that are not in both snapshots of a shared store: no snapshot of this folder deletes them."""
 
 logger = logging.getLogger("langgraph_toolmem.events")
 
@@ -75,6 +59,41 @@ def fallback_given(fallback: Any) -> Fallback:
     if fallback not in get_args(Fallback):
         raise ConfigurationError(f"`fallback` must be 'error' or 'memory', got {fallback!r}.")
     return cast("Fallback", fallback)
+
+
+@dataclass(slots=True, frozen=True)
+class EventLimits:
+    """Sizes and times of an event log.
+
+    Attributes:
+        snapshot_every: rows behind the snapshot from which a new one is written.
+        bytes_each: bytes of a snapshot for each row that it waits for, where it is large: writing it costs about as
+            much as applying those rows.
+        close_from: rows behind the snapshot from which closing writes one.
+        unsaved: observations that wait in RAM for a disk that fails; the oldest are dropped.
+        retry_seconds: until a disk that failed is tried again.
+        poll_seconds: a read-only memory looks for new rows at most this often.
+        busy_seconds: wait for another process's transaction.
+        loads: times that a folder is read to which other processes write at the same moment.
+        draft_seconds: drafts of snapshots that are older are of processes that were killed.
+        named: damaged rows that a problem names one by one.
+        rows_at_once: rows that are parsed together: their events are compared with their shapes kind by kind.
+    """
+
+    snapshot_every: int = 2_000
+    bytes_each: int = 2_000
+    close_from: int = 100
+    unsaved: int = 10_000
+    retry_seconds: float = 5.0
+    poll_seconds: float = 1.0
+    busy_seconds: float = 2.0
+    loads: int = 5
+    draft_seconds: float = 3600.0
+    named: int = 5
+    rows_at_once: int = 2_000
+
+
+EVENT_LIMITS: Final = EventLimits()
 
 
 @dataclass(slots=True, frozen=True)
@@ -88,9 +107,12 @@ class Row:
 
     def values(self) -> tuple[str | None, str, str, str, int]:
         """Return the columns that `INSERT` takes first, with the checksum."""
+        return self.key, self.user, self.run, self.body, self.checksum
+
+    @property
+    def checksum(self) -> int:
         key = None if self.key is None else self.key.encode()
-        checksum = _checksum((key, self.user.encode(), self.run.encode(), self.body.encode()))
-        return self.key, self.user, self.run, self.body, checksum
+        return _checksum((key, self.user.encode(), self.run.encode(), self.body.encode()))
 
 
 EMPTY: Final = Row(None, "", "", "[]")
@@ -200,7 +222,6 @@ class EventStore:
         problems: one sentence on each failure.
         at_reload: functions to call after the graph was reloaded.
         upto: all rows up to this one are in the graph.
-        keep: SQL of the rows that no snapshot of this folder deletes.
         news: set by whoever inserted rows through `database`.
 
     Raises:
@@ -220,7 +241,9 @@ class EventStore:
         fallback: Fallback = "error",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.folder, self.read_only, self.lock = folder, read_only, lock
+        self.folder = folder
+        self.read_only = read_only
+        self.lock = lock
         self._fallback = fallback
         self.graph = ToolGraph(tables)
         self.problems: list[str] = []
@@ -229,7 +252,7 @@ class EventStore:
         self.closed = False
         self.upto = 0
         self._snapshot_upto = self._snapshot_bytes = 0
-        self.keep = "0"
+        self._keep = NOT_IN_SNAPSHOTS if shared else "0"
         self.news = False
         self._clock = clock
         self._broken = False  # an interrupt left the graph half made
@@ -241,23 +264,32 @@ class EventStore:
             if folder is not None:
                 refuse_remote(folder)
                 self._make(folder)
-            how = "FULL" if fsync == "always" else "NORMAL"
-            self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
-            self.database.problems = self.problems
-            try:
-                self.database.ask(_LAST)
-            except StorageError as error:
-                if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
-                    raise
-            self._load()
-            with suppress(StorageError):
-                last = sum(last for (last,) in self.database.ask(_LAST))
-                if last > self.upto:
-                    self.refresh()  # another process wrote meanwhile, or pages that look whole hold nothing
-                if last > self.upto:
-                    self.say(f"events {self.upto + 1} to {last} of {NAME} are missing")
-                elif last < self.upto:
-                    self.say(f"{NAME} was removed or damaged; what was learned after {SNAPSHOT} was written is lost")
+            self.database = EventLog(
+                folder,
+                read_only=read_only,
+                synchronous="FULL" if fsync == "always" else "NORMAL",
+                busy=EVENT_LIMITS.busy_seconds,
+                problems=self.problems,
+            )
+            self._begin(self.database)
+
+    def _begin(self, database: EventLog) -> None:
+        """Fill the graph, and name what is missing."""
+        try:
+            database.ask(_LAST)
+        except StorageError as error:
+            if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
+                raise
+        self._load()
+        with suppress(StorageError):
+            # Numbers of rows are never given twice, so a gap behind the graph is a loss.
+            last = sum(last for (last,) in database.ask(_LAST))
+            if last > self.upto:
+                self.refresh()  # another process wrote meanwhile, or pages that look whole hold nothing
+            if last > self.upto:
+                self.say(f"events {self.upto + 1} to {last} of {NAME} are missing")
+            elif last < self.upto:
+                self.say(f"{NAME} was removed or damaged; what was learned after {SNAPSHOT} was written is lost")
 
     def _make(self, folder: Path) -> None:
         try:
@@ -286,7 +318,7 @@ class EventStore:
         assert self.database is not None
         rows: list[StoredRow] = []
         before: tuple[int, int] | None = None
-        for left in range(LOADS, 0, -1):
+        for left in range(EVENT_LIMITS.loads, 0, -1):
             with snapshot.no_collections():
                 self._load_snapshot()
             try:
@@ -337,8 +369,8 @@ class EventStore:
     def _apply_rows(self, rows: Sequence[StoredRow]) -> None:
         """Apply what was read, and name what is left out."""
         left_out = list[str]()
-        for begin in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[begin : begin + ROWS_AT_ONCE]
+        for begin in range(0, len(rows), EVENT_LIMITS.rows_at_once):
+            some = rows[begin : begin + EVENT_LIMITS.rows_at_once]
             parsed = [_parsed(stored.row) for stored in some]
             fitting = self.graph.fitting_kinds(chain.from_iterable(events for events in parsed if events is not None))
             for stored, events in zip(some, parsed, strict=True):
@@ -347,9 +379,11 @@ class EventStore:
                     left_out.append(f"{stored.seq} (key {stored.key}, {why})")
                 self.upto = stored.seq
         if left_out:
-            named = ", ".join(left_out[:MAX_NAMED])
-            more = f" and {len(left_out) - MAX_NAMED:,} more" if len(left_out) > MAX_NAMED else ""
-            self.say(f"{len(left_out):,} events of {NAME} cannot be read and are left out: number {named}{more}")
+            named = ", ".join(left_out[: EVENT_LIMITS.named])
+            others = len(left_out) - EVENT_LIMITS.named
+            if others > 0:
+                named += f" and {others:,} more"
+            self.say(f"{len(left_out):,} events of {NAME} cannot be read and are left out: number {named}")
 
     def refresh(self) -> None:
         """Apply what other processes wrote. Costs some microseconds where they wrote nothing."""
@@ -374,7 +408,7 @@ class EventStore:
             return True
         if self.read_only:
             now = self._clock()
-            if now - self._polled < POLL_SECONDS:
+            if now - self._polled < EVENT_LIMITS.poll_seconds:
                 return False
             self._polled = now
             return True
@@ -423,7 +457,7 @@ class EventStore:
             True if it was applied, False if its key was seen before or the memory is closed. None is no key.
         """
         if self.closed:
-            self.say(CLOSED)
+            self.say("the memory is closed: what comes now is not learned")
             return False
         if self._broken:
             self._reload()
@@ -446,23 +480,25 @@ class EventStore:
         assert self.database is not None
         rows = [*self._unsaved, row]
         if self._clock() < self._retry:
-            self._unsaved = rows[-MAX_UNSAVED:]
+            self._unsaved = rows[-EVENT_LIMITS.unsaved :]
             return True
+        new = False  # the last row
         try:
             with self.database.writing() as database:
-                others = read_rows(database.execute(_BEHIND, (self.upto,)))
+                others = read_rows(database.execute(f"{_COLUMNS} WHERE seq > ? ORDER BY seq", (self.upto,)))
                 [(given,)] = database.execute(_LAST)
                 if given < self.upto:  # the file was lost: numbers are never given twice
                     database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
                     database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
-                numbers, new = [stored.seq for stored in others], False
-                for each in rows:
-                    done = database.execute(INSERT, (*each.values(), "", None))
-                    new = done.rowcount == 1
-                    numbers += [done.lastrowid or 0] if new else []
+                numbers = [stored.seq for stored in others]
+                for unsaved in rows:
+                    inserted = database.execute(INSERT, (*unsaved.values(), "", None))
+                    new = inserted.rowcount == 1
+                    if new:
+                        numbers.append(inserted.lastrowid or 0)
         except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
-            self._unsaved = rows[-MAX_UNSAVED:]
+            self._unsaved = rows[-EVENT_LIMITS.unsaved :]
             return True
         self._unsaved.clear()
         last = max(numbers, default=self.upto)
@@ -474,7 +510,7 @@ class EventStore:
         return new
 
     def _degrade(self, error: Exception) -> None:
-        self._retry = self._clock() + RETRY_SECONDS
+        self._retry = self._clock() + EVENT_LIMITS.retry_seconds
         cause = error.__cause__ or error
         why = cause if isinstance(cause, (sqlite3.Error, OSError, StorageError)) else describe_error(error)
         self.say(f"events cannot be stored at present ({why}); the memory goes on in RAM", error)
@@ -487,7 +523,8 @@ class EventStore:
 
     @property
     def snapshot_due(self) -> bool:
-        return self.upto - self._snapshot_upto >= max(SNAPSHOT_EVERY, self._snapshot_bytes // BYTES_EACH)
+        rows = max(EVENT_LIMITS.snapshot_every, self._snapshot_bytes // EVENT_LIMITS.bytes_each)
+        return self.upto - self._snapshot_upto >= rows
 
     def _snapshot_aside(self) -> None:
         def write() -> None:
@@ -509,33 +546,45 @@ class EventStore:
         folder, database = self.folder, self.database
         if folder is None or database is None or self.read_only:
             return
-        draft: Path | None = None
         with self._writing:
+            with self.lock:
+                self.refresh()
+                upto = self.upto
+                if self._unsaved:
+                    raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
+                data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
+            snapshot.check(data)  # rows are deleted below, so it must be one that can be read
             try:
-                with self.lock:
-                    self.refresh()
-                    upto = self.upto
-                    if self._unsaved:
-                        raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
-                    data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                snapshot.check(data)  # rows are deleted below, so it must be one that can be read
                 draft = snapshot.write_draft(folder / SNAPSHOT, data)
-                with database.writing() as rows:
-                    found = rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchone()
-                    [(given,)] = rows.execute(_LAST)
-                    before = found[0] if found and isinstance(found[0], int) and found[0] <= given else 0
-                    if before > upto:
-                        return  # another process wrote one, or forgot something
-                    rotated = _rotate(folder, draft, alone=alone)
-                    end = upto - 1 if alone else before if rotated else 0
-                    rows.execute(f"DELETE FROM events WHERE seq <= ? AND NOT ({self.keep})", (end,))
-                    rows.execute("INSERT OR REPLACE INTO meta VALUES ('upto', ?)", (upto,))
+                try:
+                    replaced = self._replace_snapshot(database, draft, upto, alone=alone)
+                finally:
+                    draft.unlink(missing_ok=True)
             except OSError as error:
                 raise StorageError(f"{folder / SNAPSHOT} cannot be written: {error.strerror or error}") from error
-            finally:
-                if draft is not None:
-                    draft.unlink(missing_ok=True)
-            self._snapshot_upto, self._snapshot_bytes = upto, len(data)
+            if replaced:
+                self._snapshot_upto = upto
+                self._snapshot_bytes = len(data)
+
+    def _replace_snapshot(self, database: EventLog, draft: Path, upto: int, *, alone: bool) -> bool:
+        """Put a draft in place and delete rows, in one transaction.
+
+        Returns:
+            False if another process wrote a later snapshot meanwhile, or forgot something.
+        """
+        with database.writing() as rows:
+            before = _upto_of_snapshot(rows)
+            if before > upto:
+                return False
+            has_before = _rotate(draft.parent, draft, alone=alone)
+            end = 0  # of the rows that the older of both snapshots holds
+            if alone:
+                end = upto - 1
+            elif has_before:
+                end = before
+            rows.execute(f"DELETE FROM events WHERE seq <= ? AND NOT ({self._keep})", (end,))
+            rows.execute("INSERT OR REPLACE INTO meta VALUES ('upto', ?)", (upto,))
+        return True
 
     def restart(self, state: dict[str, Any] | None, own: int, meta: dict[str, Any]) -> None:
         """Replace the graph by a state (None: empty) and this folder's events from number `own` on, on disk too.
@@ -557,9 +606,10 @@ class EventStore:
                 [(last,)] = rows.execute(_LAST)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
-                rows.execute(f"DELETE FROM events WHERE NOT ({self.keep})")
+                # Rows of others are in the state; own rows stay until both snapshots of the store hold them.
+                rows.execute(f"DELETE FROM events WHERE NOT ({self._keep})")
                 marker = "INSERT INTO events (seq, origin, user, run, body, checksum) VALUES (?, '-', '', '', '[]', ?)"
-                rows.execute(marker, (upto, EMPTY.values()[-1]))
+                rows.execute(marker, (upto, EMPTY.checksum))
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
                     snapshot.check(data)
@@ -590,7 +640,8 @@ class EventStore:
                 f"It is forgotten here, but {self.folder} still holds it, as that could not be rewritten ({error}). "
                 "Mend that and call forget again."
             ) from error
-        if aside := sorted(file.name for file in self.folder.glob("*.corrupt-*")):
+        aside = sorted(file.name for file in self.folder.glob("*.corrupt-*"))
+        if aside:
             self.say(f"damaged files that were renamed may hold what was forgotten: {', '.join(aside)}")
 
     def forked(self) -> None:
@@ -609,7 +660,7 @@ class EventStore:
                     self._store(self._unsaved.pop())
             if self._unsaved:
                 self.say(f"{len(self._unsaved)} events could not be stored and are lost")
-            elif self.upto - self._snapshot_upto >= CLOSE_FROM:
+            elif self.upto - self._snapshot_upto >= EVENT_LIMITS.close_from:
                 self.snapshot()
         except Exception as error:  # noqa: BLE001 - the rows stay
             self.say(f"no snapshot could be written: {describe_error(error)}", error)
@@ -626,16 +677,27 @@ class EventStore:
 
 def left_out_in_words(names: Sequence[str]) -> str:
     """Return a sentence without a full stop on rows of a snapshot that have not the shape of their table."""
-    named = ", ".join(names[:MAX_NAMED])
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return f"rows of {SNAPSHOT} have not the shape of their table, {len(names):,} are left out: {named}{more}"
+    named = ", ".join(names[: EVENT_LIMITS.named])
+    others = len(names) - EVENT_LIMITS.named
+    if others > 0:
+        named += f" and {others:,} more"
+    return f"rows of {SNAPSHOT} have not the shape of their table, {len(names):,} are left out: {named}"
+
+
+def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
+    """Return the row up to which a process wrote the last snapshot; 0 if that number cannot be."""
+    [(given,)] = rows.execute(_LAST)
+    for (upto,) in rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchall():
+        if isinstance(upto, int) and upto <= given:
+            return upto
+    return 0
 
 
 def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
     """Put the new snapshot in place; return True if the one before it stays."""
     newest, kept = folder / SNAPSHOT, folder / BEFORE
     for each in folder.glob(f"{SNAPSHOT}.*.tmp"):  # of processes that were killed
-        if each != draft and (alone or each.stat().st_mtime < draft.stat().st_mtime - DRAFT_SECONDS):
+        if each != draft and (alone or each.stat().st_mtime < draft.stat().st_mtime - EVENT_LIMITS.draft_seconds):
             each.unlink(missing_ok=True)
     there = newest.exists()
     if alone:

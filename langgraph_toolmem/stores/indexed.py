@@ -15,38 +15,36 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores.row_table import FoundRow, NewRow, RowTable, TextRow
+from langgraph_toolmem.stores.chroma import CHROMA_LIMITS, is_failure_of_chroma
+from langgraph_toolmem.stores.directions import DIRECTIONS
+from langgraph_toolmem.stores.row_table import FoundRow, NewRow, RowTable, StaleKey, TextRow, text_digest
 from langgraph_toolmem.stores.snapshot import free_name
 from langgraph_toolmem.stores.vectors import (
-    BATCH,
     OWNERS,
-    PAGE,
     PART,
     Hit,
     SearchHit,
     VectorItem,
     VectorStore,
-    asked_vector,
+    as_stored,
     batches,
-    cosine_of,
-    is_failure_of_chroma,
-    kept_vectors,
-    own,
 )
 from langgraph_toolmem.text.embedders import Embedder, clean
 
-REOPEN_SECONDS: Final = 1.0
-"""A process that reads opens Chroma again at most this often."""
-SMALL, SMALL_PART = 1_000, 200
-"""Texts of a collection, and of a part, up to which they are compared one by one where the index gives too few."""
-ATTEMPTS: Final = 3
-"""Of asking or writing an index: as it is, opened again, rebuilt."""
+T = TypeVar("T")
+
+SMALL_COLLECTION: Final = 1_000
+"""Texts of a collection up to which they are compared one by one where the index gives too few."""
+
+
+def ignore(_: object) -> None:
+    """Do nothing."""
 
 
 class IndexedVectors(VectorStore):
@@ -64,17 +62,17 @@ class IndexedVectors(VectorStore):
         embedder: Embedder,
         namespace: tuple[str, ...],
         read_only: bool = False,
-        at_behind: Callable[[str], object] = lambda _: None,
+        at_behind: Callable[[str], object] = ignore,
     ) -> None:
-        super().__init__(folder, embedder=embedder, namespace=namespace, read_only=read_only)
         self.table = RowTable(folder, read_only=read_only)
-        self.table.problems = self.problems
+        super().__init__(folder, embedder=embedder, namespace=namespace, read_only=read_only, turns=self.table.turns)
+        self.table.problems = self.chroma.problems  # sentences for one person
         self.at_behind = at_behind
 
     @property
     def empty(self) -> bool:
         """True if nothing was ever stored here."""
-        return not self._closed.is_set() and not self.table.begun
+        return not self.chroma.closed.is_set() and not self.table.begun
 
     def close(self) -> None:
         super().close()
@@ -91,29 +89,37 @@ class IndexedVectors(VectorStore):
         vectors: Mapping[str, Sequence[float]] | None = None,
         seen: int | None = None,
     ) -> None:
-        given, name = vectors or {}, self._name(kind)
+        given = vectors or {}
         rows = {item.id: _new_row(item) for item in items}
-        known = {row.key: given[row.id] for row in rows.values() if row.id in given}
+        known: dict[str, Sequence[float]] = {}
+        unknown: dict[str, str] = {}
+        for row in rows.values():
+            if row.id in given:
+                known[row.key] = given[row.id]
+        for row in rows.values():
+            if row.key not in known:
+                unknown[row.key] = row.text
         writes = self._may_index()
         if writes:  # first, so that an embedder that fails leaves everything as it was
-            self._on(kind, "open", lambda _: None, None, self.embedder.dimension())
-            texts = {row.key: row.text for row in rows.values() if row.key not in known}
-            here = self.table.live(name, texts)
-            known |= self.embedder.of({key: text for key, text in texts.items() if key not in here})
-        self._put(kind, rows.values(), seen, known, writes=writes)
+            self._on(kind, "open", ignore, None, self.embedder.dimension())
+            for key in self.table.live(self._name(kind), unknown):
+                del unknown[key]
+            known |= self.embedder.of(unknown)
+        self._put(kind, rows.values(), known, seen=seen, writes=writes)
 
     def amend(self, kind: str, items: Sequence[VectorItem], *, seen: int | None = None) -> None:
-        here = set(self._stored_ids(kind, [item.id for item in items]))
-        rows = [_new_row(item) for item in items if item.id in here]
-        self._put(kind, rows, seen, {}, writes=self._may_index())
+        stored = self.table.of_ids(self._name(kind), [item.id for item in items])
+        ids = {row.id for row in stored}
+        rows = [_new_row(item) for item in items if item.id in ids]
+        self._put(kind, rows, {}, seen=seen, writes=self._may_index())
 
     def _put(
         self,
         kind: str,
-        rows: Any,
-        seen: int | None,
-        vectors: dict[str, Sequence[float]],
+        rows: Iterable[NewRow],
+        vectors: Mapping[str, Sequence[float]],
         *,
+        seen: int | None,
         writes: bool,
     ) -> None:
         self.table.put(self._name(kind), kind, self.namespace, rows, seen=seen)
@@ -128,27 +134,29 @@ class IndexedVectors(VectorStore):
     def drop(self, kind: str | None = None) -> None:
         if self.empty:
             return
-        for each in self.kinds() if kind is None else [kind]:
-            writes, name = self._may_index(), self._name(each)
+        doomed_kinds = self.kinds() if kind is None else [kind]
+        for doomed in doomed_kinds:
+            writes, name = self._may_index(), self._name(doomed)
             self.table.delete(name, doomed="drop")
-            self._shared.items.drop(name)
-            if writes:
-                self._finish(each)
-            else:
-                self.at_behind(name)
+            self.chroma.shared.items.drop(name)
+            self._finish_or_leave(doomed, writes=writes)
 
     def scrub(self, kind: str) -> None:
         """Clear what was deleted of a kind from the disk too; from Chroma's files where this process writes them."""
         if self.empty:
             return
         writes, name = self._may_index(), self._name(kind)
-        self._shared.items.drop(name)
+        self.chroma.shared.items.drop(name)
+        # Noted in the table first: if this process ends before the end, the next one that writes does it.
         self.table.delete(name, [], doomed="scrub")
         self.table.scrub()
+        self._finish_or_leave(kind, writes=writes)
+
+    def _finish_or_leave(self, kind: str, *, writes: bool) -> None:
         if writes:
             self._finish(kind)
         else:
-            self.at_behind(name)
+            self.at_behind(self._name(kind))
 
     def _follow(self, kind: str, vectors: Mapping[str, Sequence[float]], *, writes: bool) -> None:
         if writes:
@@ -158,12 +166,12 @@ class IndexedVectors(VectorStore):
 
     def _may_index(self) -> bool:
         """Return True if this process writes to Chroma from now on, False if another one does, or none can."""
-        if self._closed.is_set() or self.read_only:
-            self.begin_write()  # says why not
-        if self._forked():
+        if self.chroma.closed.is_set() or self.chroma.read_only:
+            self.chroma.begin_write()  # says why not
+        if self.chroma.is_forked():
             return False
         try:
-            self.begin_write()
+            self.chroma.begin_write()
         except StorageError:
             return False
         return True
@@ -172,20 +180,20 @@ class IndexedVectors(VectorStore):
 
     def catch_up(self, name: str) -> None:
         """Do for a collection what other processes left to the one that writes."""
-        self.begin_write()
-        for each, kind, namespace, _ in self.table.collections():
-            if each == name:
-                self._shared.counted.discard(name)
-                self.scoped(namespace)._finish(kind)
+        self.chroma.begin_write()
+        for collection in self.table.collections():
+            if collection.name == name:
+                self.chroma.shared.counted.discard(name)
+                self.scoped(collection.namespace)._finish(collection.kind)
 
-    def rebuild(self, progress: Callable[[int], None] = lambda _: None, *, keep: bool = True) -> int:
+    def rebuild(self, progress: Callable[[int], object] = ignore, *, keep: bool = True) -> int:
         """Make a new Chroma from the rows; return how many there are. If it fails half-way, the next write goes on.
 
         `keep`: the old folder is renamed to ``chroma.corrupt-N``, else it is deleted.
         """
-        self.begin_write()
-        self._let_go()
-        folder, done = self.folder, 0
+        self.chroma.begin_write()
+        self.chroma.close_client()
+        folder = self.chroma.folder
         try:
             if folder is not None and folder.exists():
                 if keep:
@@ -194,10 +202,12 @@ class IndexedVectors(VectorStore):
                     shutil.rmtree(folder)
         except OSError as error:
             raise StorageError(f"{folder} could not be rebuilt: {error}") from error
+        # A rebuild that is killed from here on is finished by the next write: all rows are behind.
         self.table.unindex()
-        for name, kind, namespace, _ in self.table.collections():
-            self.scoped(namespace)._advance(kind)
-            done += self.table.count(name)
+        done = 0
+        for collection in self.table.collections():
+            self.scoped(collection.namespace)._advance(collection.kind)
+            done += self.table.count(collection.name)
             progress(done)
         return done
 
@@ -215,17 +225,24 @@ class IndexedVectors(VectorStore):
 
     def _advance(self, kind: str, vectors: Mapping[str, Sequence[float]] | None = None) -> None:
         """Bring the index up to the rows. The process has the right to write."""
-        self._repaired(kind, partial(self._advance_once, kind, dict(vectors or {})))
+        known = dict(vectors or {})
+
+        def advance() -> None:
+            self._advance_once(kind, known)
+
+        self._repaired(kind, advance)
 
     def _advance_once(self, kind: str, vectors: dict[str, Sequence[float]]) -> None:
-        name, shared = self._name(kind), self._shared
+        name, shared = self._name(kind), self.chroma.shared
         with shared.indexing:
             while True:
-                behind, stale = self.table.behind(name, BATCH), self.table.stale(name, BATCH)
+                behind = self.table.behind(name, CHROMA_LIMITS.batch)
+                stale = self.table.stale(name, CHROMA_LIMITS.batch)
                 if behind or stale:
-                    self._index(kind, behind, [key for _, key in stale], vectors)
+                    self._index(kind, behind, stale, vectors)
                     last = behind[-1].number if behind else 0
-                    self.table.advance(name, last, [number for number, _ in stale])
+                    self.table.advance(name, last, stale)
+                # Once per process: a kill in between writes leaves an index that lacks texts and opens all the same.
                 elif name in shared.counted:
                     return
                 else:
@@ -233,13 +250,14 @@ class IndexedVectors(VectorStore):
                     self._mark_lost(kind)
 
     def _index(
-        self, kind: str, behind: Sequence[TextRow], stale: Sequence[str], vectors: dict[str, Sequence[float]]
+        self, kind: str, behind: Sequence[TextRow], stale: Sequence[StaleKey], vectors: dict[str, Sequence[float]]
     ) -> None:
-        texts = {row.key: row for row in behind}
-        get = lambda collection: set(collection.get(ids=list(texts), include=[])["ids"])  # noqa: E731 - one line
-        there: set[str] = self._on(kind, "read", get, set()) if texts else set()
-        new = {key: row for key, row in texts.items() if key not in there}
-        gone = set(stale) - self.table.live(self._name(kind), stale) if stale else set[str]()
+        """Put the texts of rows into the index, and take out stale keys that have no row any more."""
+        new = {row.key: row for row in behind}
+        for key in self._indexed_keys(kind, list(new)):
+            del new[key]
+        gone = {each.key for each in stale}
+        gone -= self.table.live(self._name(kind), gone)
         missing = [key for key in new if key not in vectors]
         if missing and stale:
             vectors |= self._moved_vectors(kind, missing, stale)
@@ -247,79 +265,84 @@ class IndexedVectors(VectorStore):
         vectors |= self.embedder.of({key: new[key].text for key in missing})
 
         def write(collection: Any) -> None:
-            with self._alone():
+            with self.chroma.alone():
                 if new:
-                    parts = [row.part for row in new.values()]
-                    collection.upsert(
-                        ids=list(new),
-                        embeddings=kept_vectors([vectors[key] for key in new], list(new), parts),
-                        metadatas=[{PART: part} if part else None for part in parts],
-                    )
+                    _upsert(collection, list(new.values()), vectors)
                 if gone:
                     collection.delete(ids=list(gone))
 
         if new or gone:
-            self._on(kind, "write", write, None, self.embedder.dimension() if new else None, make=bool(new))
+            dimension = self.embedder.dimension() if new else None
+            self._on(kind, "write", write, None, dimension, make=bool(new))
 
-    def _moved_vectors(
-        self, kind: str, keys: Sequence[str], stale: Sequence[str]
-    ) -> Iterator[tuple[str, Sequence[float]]]:
-        """Yield the vectors of texts that moved to another part: they are stored under their keys of before."""
-        before = {key.partition("-")[2]: key for key in stale}
-        moved = {key: before[end] for key in keys if (end := key.partition("-")[2]) in before}
+    def _moved_vectors(self, kind: str, keys: Sequence[str], stale: Sequence[StaleKey]) -> dict[str, Sequence[float]]:
+        """Return the vectors of texts that moved to another part: they are stored under their keys of before."""
+        before = {text_digest(each.key): each.key for each in stale}
+        moved: dict[str, str] = {}
+        for key in keys:
+            if text_digest(key) in before:
+                moved[key] = before[text_digest(key)]
+        vectors: dict[str, Sequence[float]] = {}
         if moved:
-            read = lambda found: found.get(ids=list(set(moved.values())), include=["embeddings"])  # noqa: E731 - one line
-            page = self._on(kind, "read", read, {"ids": [], "embeddings": []})
-            known = {key: own(vector) for key, vector in zip(page["ids"], page["embeddings"], strict=True)}
-            yield from ((key, known[old]) for key, old in moved.items() if old in known)
+            known = self._indexed_vectors(kind, sorted(set(moved.values())))
+            for key, old in moved.items():
+                if old in known:
+                    vectors[key] = known[old]
+        return vectors
 
     def _mark_lost(self, kind: str) -> None:
         """Have texts indexed again that the index lost, and dropped that it has and the table has not."""
         name = self._name(kind)
         live = self.table.count_keys(name)
-        if self._on(kind, "count", lambda found: int(found.count()), 0) == live:
+        if self._indexed_count(kind) == live:
             return
-        stored = {key for page in self.pages(kind, [], size=50 * BATCH) for key in page["ids"]}
+        indexed = set(self._indexed_ids(kind))
         keys = self.table.keys(name)
-        if lost := keys - stored:
-            self._say(f"{len(lost):,} of {live:,} texts of {kind} were missing in the index; they are indexed again")
-        for some in batches(lost, PAGE):
+        lost = keys - indexed
+        if lost:
+            self.chroma.say(
+                f"{len(lost):,} of {live:,} texts of {kind} were missing in the index; they are indexed again"
+            )
+        for some in batches(lost, CHROMA_LIMITS.page):
             self.table.touch(name, some)
-        self.table.forsake(name, stored - keys)
+        self.table.forsake(name, indexed - keys)
 
-    def _repaired(self, kind: str, do: Callable[[], Any]) -> Any:
+    def _repaired(self, kind: str, do: Callable[[], T]) -> T:
         """Return the result of `do`; after a failure of Chroma once more with files opened again, and rebuilt."""
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return do()
-            except StorageError as error:
-                if not is_failure_of_chroma(error):
-                    raise
-                self._let_go()
-                if attempt == 1:
-                    continue
-                if not self._may_index():
-                    self.at_behind(self._name(kind))
-                    raise
-                self._say(f"the index of {kind} could not be used and is rebuilt ({error.__cause__})")
-                self._reset(kind)
+        try:
+            return do()
+        except StorageError as error:
+            if not is_failure_of_chroma(error):
+                raise
+        self.chroma.close_client()
+        try:
+            return do()
+        except StorageError as error:
+            if not is_failure_of_chroma(error):
+                raise
+            self.chroma.close_client()
+            if not self._may_index():
+                self.at_behind(self._name(kind))
+                raise
+            self.chroma.say(f"the index of {kind} could not be used and is rebuilt ({error.__cause__})")
+            self._reset(kind)
         return do()
 
     def _reset(self, kind: str) -> None:
         """Delete the index of a kind, or all of them where that fails, and make it anew."""
         name = self._name(kind)
         try:
-            with self._opened(f"delete {kind!r}") as client, self._alone():
+            with self.chroma.opened(f"delete {kind!r}") as client, self.chroma.alone():
                 client.delete_collection(name)
             self.table.unindex(name)
         except StorageError as error:
-            if error.__cause__ is None or self.folder is None:
+            if error.__cause__ is None or self.chroma.folder is None:
                 raise
-            self._let_go()
-            with self._alone():
-                shutil.rmtree(self.folder, ignore_errors=True)
+            self.chroma.close_client()
+            with self.chroma.alone():
+                shutil.rmtree(self.chroma.folder, ignore_errors=True)
             self.table.unindex()
-        self._shared.collections.pop(name, None)
+        self.chroma.shared.collections.pop(name, None)
         self._advance_once(kind, {})
 
     # --- reading ---
@@ -331,74 +354,85 @@ class IndexedVectors(VectorStore):
         *,
         k: int,
         part: str = "",
-        read: Callable[[Hit], Any] = lambda hit: hit,
+        read: Callable[[Hit], Any] = as_stored,
         same: int | None = None,
     ) -> list[SearchHit[Any]]:
         if k <= 0 or self.empty:
             return []
         vector = self.embedder.embed_query(text) if isinstance(text, str) else text
-        near = self._repaired(kind, partial(self._near, kind, vector, k, part))
-        found = self.table.of_keys(self._name(kind), list(near), k if same is None else same)
-        items = self._items(kind, found, read)
-        hits = [SearchHit(items[row.id], row.id, near[row.key]) for row in found if items.get(row.id) is not None]
-        hits.sort(key=lambda hit: -hit.similarity)
+
+        def search() -> dict[str, float]:
+            return self._near(kind, vector, k, part)
+
+        cosines = self._repaired(kind, search)
+        rows = self.table.of_keys(self._name(kind), list(cosines), k if same is None else same)
+        items = self._items(kind, rows, read)
+        hits: list[SearchHit[Any]] = []
+        for row in rows:
+            item = items.get(row.id)
+            if item is not None:
+                hits.append(SearchHit(item, row.id, cosines[row.key]))
+        hits.sort(key=_similarity, reverse=True)
         return hits if same is not None else hits[:k]
 
     def _near(self, kind: str, vector: Sequence[float], k: int, part: str) -> dict[str, float]:
         """Return the keys of the k most similar texts of a part that have rows, with their cosines."""
         self._renew(kind)
-        name, asked = self._name(kind), asked_vector(vector, part)
-
-        def ask(where: Mapping[str, Any] | None, collection: Any) -> dict[str, float]:
-            answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=["distances"])
-            distances = dict(zip(answer["ids"][0], answer["distances"][0], strict=True))
-            if len(distances) < k and (count := collection.count()) <= SMALL and count > len(distances):
-                # the approximate index left some out: one of 37 texts that moved from part to part
-                distances |= _distances(collection, sorted(self.table.keys(name) - distances.keys()), asked)
-            return distances
-
-        def of_part(distances: Mapping[str, float]) -> dict[str, float]:
-            rows = self.table.of_keys(name, list(distances), 1)
-            cosines = {row.key: cosine_of(1.0 - distances[row.key]) for row in rows if row.part == part}
-            best = sorted(cosines, key=lambda key: -cosines[key])[:k]
-            return {key: cosines[key] for key in best}
-
+        name = self._name(kind)
+        search = _KeySearch(self.table, name, DIRECTIONS.question(vector, part), k)
         nothing: dict[str, float] = {}
-        distances = self._on(kind, "search", partial(ask, None), nothing, len(vector))
-        near = of_part(distances)
-        if part and len(near) < k <= len(distances):  # others crowd it out, or it has no more
-            keys = self.table.keys_of_part(name, part, SMALL_PART + 1)
-            few = len(keys) <= SMALL_PART
-            again = partial(_distances, keys=keys, asked=asked) if few else partial(ask, {PART: part})
-            near = of_part(self._on(kind, "search", again, nothing)) if len(keys) > len(near) else near
+        distances = self._on(kind, "search", search.ask, nothing, len(vector))
+        near = self._best_of_part(name, distances, k, part)
+        if part and len(near) < k <= len(distances):  # other parts crowd it out, or it has no more
+            # Up to so many texts of a part are compared one by one; of more, Chroma's filter finds the nearest.
+            most = 200
+            keys = self.table.keys_of_part(name, part, most + 1)
+            if len(keys) > len(near):
+                search.keys, search.part = keys, part
+                compare = search.compare if len(keys) <= most else search.ask_filtered
+                near = self._best_of_part(name, self._on(kind, "search", compare, nothing), k, part)
         if not distances and self.table.count(name):
             self.at_behind(name)
         return near
 
-    def _items(self, kind: str, found: Sequence[FoundRow], read: Callable[[Hit], Any]) -> dict[str, Any]:
+    def _best_of_part(self, name: str, distances: Mapping[str, float], k: int, part: str) -> dict[str, float]:
+        """Return the cosines of the k nearest of some keys that have rows in a part, best first."""
+        cosines: dict[str, float] = {}
+        for row in self.table.of_keys(name, list(distances), 1):
+            if row.part == part:
+                cosines[row.key] = DIRECTIONS.text_cosine(distances[row.key])
+        best = sorted(cosines, key=cosines.__getitem__, reverse=True)[:k]
+        return {key: cosines[key] for key in best}
+
+    def _items(self, kind: str, rows: Sequence[FoundRow], read: Callable[[Hit], Any]) -> dict[str, Any]:
         """Return the items of rows by id, from RAM those that are as they were read."""
-        name, cache = self._name(kind), self._shared.items
-        items = cache.known(name, {row.id: row.number for row in found})
-        keys = {row.id: row.key for row in found}
-        for row in self.table.of_ids(name, [key for key in keys if key not in items]):
-            if row.key == keys[row.id]:
-                items[row.id] = read(_hit(row))
-                cache.keep(name, row.id, row.number, items[row.id])
+        name, cache = self._name(kind), self.chroma.shared.items
+        items = cache.known(name, {row.id: row.number for row in rows})
+        unread = {row.id: row.key for row in rows if row.id not in items}
+        for row in self.table.of_ids(name, unread):
+            if row.key == unread[row.id]:  # else another process replaced it meanwhile
+                item = read(_hit(row))
+                items[row.id] = item
+                cache.keep(name, row.id, row.number, item)
         return items
 
     def get(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
         if ids is None:
             return list(self.each(kind))
         wanted = dict.fromkeys(ids)
-        rows = {row.id: row for some in batches(wanted, BATCH) for row in self.table.of_ids(self._name(kind), some)}
+        rows: dict[str, TextRow] = {}
+        for some in batches(wanted, CHROMA_LIMITS.batch):
+            for row in self.table.of_ids(self._name(kind), some):
+                rows[row.id] = row
         return [_hit(rows[key]) for key in wanted if key in rows]
 
     def each(self, kind: str, *, owner: str = "", start: int = 0) -> Iterator[Hit]:
         if owner:
             yield from self.get(kind, self.ids(kind, owner))
             return
-        while page := self.table.page(self._name(kind), start, BATCH):
-            yield from map(_hit, page)
+        while page := self.table.page(self._name(kind), start, CHROMA_LIMITS.batch):
+            for row in page:
+                yield _hit(row)
             start += len(page)
 
     def ids(self, kind: str, owner: str = "") -> list[str]:
@@ -407,47 +441,71 @@ class IndexedVectors(VectorStore):
     def count(self, kind: str) -> int:
         return self.table.count(self._name(kind))
 
-    def names(self) -> set[tuple[str, tuple[str, ...]]]:
-        return {(kind, namespace) for _, kind, namespace, _ in self.table.collections()}
+    def namespaces(self, kind: str) -> set[tuple[str, ...]]:
+        return {each.namespace for each in self.table.collections() if each.kind == kind}
+
+    def kinds(self) -> list[str]:
+        return sorted({each.kind for each in self.table.collections() if each.namespace == self.namespace})
 
     def state(self, kind: str) -> int:
         return self.table.progress(self._name(kind)).changed
 
     def vectors_of(self, kind: str, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        rows = self.table.of_ids(self._name(kind), texts)
-        keys = {row.id: row.key for row in rows if row.text == clean(texts[row.id])}
+        keys: dict[str, str] = {}
+        for row in self.table.of_ids(self._name(kind), texts):
+            if row.text == clean(texts[row.id]):
+                keys[row.id] = row.key
         known: dict[str, Sequence[float]] = {}
-        for page in self.pages(kind, ["embeddings"], ids=sorted(set(keys.values()))):
-            known |= {key: own(vector) for key, vector in zip(page["ids"], page["embeddings"], strict=True)}
+        for some in batches(sorted(set(keys.values())), CHROMA_LIMITS.batch):
+            known |= self._indexed_vectors(kind, some)
         return {name: known[key] for name, key in keys.items() if key in known}
-
-    def _stored_ids(self, kind: str, ids: Sequence[str]) -> list[str]:
-        return [row.id for row in self.table.of_ids(self._name(kind), ids)]
 
     # --- Chroma ---
 
-    def _turns(self) -> int:
-        return self.table.turns()
+    def _indexed_keys(self, kind: str, keys: Sequence[str]) -> list[str]:
+        """Return those of some keys that are in the index."""
+        nothing: list[str] = []
+        if not keys:
+            return nothing
+
+        def read(collection: Any) -> list[str]:
+            there: list[str] = collection.get(ids=list(keys), include=[])["ids"]
+            return there
+
+        return self._on(kind, "read", read, nothing)
+
+    def _indexed_vectors(self, kind: str, keys: Sequence[str]) -> dict[str, Sequence[float]]:
+        """Return the texts' own vectors of those keys that are in the index."""
+
+        def read(collection: Any) -> dict[str, Sequence[float]]:
+            page = collection.get(ids=list(keys), include=["embeddings"])
+            vectors: dict[str, Sequence[float]] = {}
+            for key, stored in zip(page["ids"], page["embeddings"], strict=True):
+                vectors[key] = DIRECTIONS.text_vector(stored)
+            return vectors
+
+        nothing: dict[str, Sequence[float]] = {}
+        return self._on(kind, "read", read, nothing)
 
     def _renew(self, kind: str) -> None:
         """Open Chroma again if another process writes and the index moved."""
-        shared, name = self._shared, self._name(kind)
-        if self.folder is None or shared.writer is not None or name not in shared.turns:
+        shared, name = self.chroma.shared, self._name(kind)
+        if self.chroma.folder is None or shared.writer is not None or name not in shared.turns:
             return
-        if time.monotonic() - shared.opened < REOPEN_SECONDS:
+        if time.monotonic() - shared.opened < CHROMA_LIMITS.reopen_seconds:
             return
         if self.table.progress(name).turn != shared.turns[name]:
-            self._let_go()
+            self.chroma.close_client()
 
     def _collection(self, client: Any, kind: str, dimension: int | None = None, *, make: bool = False) -> Any | None:
-        name, shared = self._name(kind), self._shared
-        if self.folder is None or name in shared.collections:
+        name, shared = self._name(kind), self.chroma.shared
+        if self.chroma.folder is None or name in shared.collections:
             return super()._collection(client, kind, dimension, make=make)
         turn = self.table.progress(name).turn  # before the files are read, which may be ahead of it
-        with self._alone():
+        with self.chroma.alone():
             collection = super()._collection(client, kind, dimension, make=make)
             if collection is not None and not make:
-                _load(collection, kept_vectors([[1.0] * shared.collections[name][1].dimension], [""], [""]))
+                _load(collection, shared.collections[name].label.dimension)
         shared.turns[name] = turn
         if collection is not None and shared.writer is None and name not in shared.counted:
             shared.counted.add(name)
@@ -459,21 +517,88 @@ class IndexedVectors(VectorStore):
         self,
         kind: str,
         doing: str,
-        action: Callable[[Any], Any],
-        missing: Any,
+        action: Callable[[Any], T],
+        missing: T,
         dimension: int | None = None,
         *,
         make: bool = False,
-    ) -> Any:
-        if not make and self.folder is not None and self._shared.client is None and not self.folder.exists():
-            self._refuse()
+    ) -> T:
+        folder = self.chroma.folder
+        if not make and folder is not None and self.chroma.shared.client is None and not folder.exists():
+            self.chroma.refuse_if_closed()
             return missing  # looking makes nothing
         return super()._on(kind, doing, action, missing, dimension, make=make)
 
 
-def _load(collection: Any, vector: Any) -> None:
+@dataclass(slots=True)
+class _KeySearch:
+    """A search for the keys of the k texts that are nearest to a question; every method returns their distances.
+
+    Attributes:
+        keys: to compare one by one.
+        part: that Chroma's filter finds.
+    """
+
+    table: RowTable
+    name: str
+    asked: list[float]
+    k: int
+    keys: Sequence[str] = ()
+    part: str = ""
+
+    def ask(self, collection: Any) -> dict[str, float]:
+        return self._ask(collection, None)
+
+    def ask_filtered(self, collection: Any) -> dict[str, float]:
+        return self._ask(collection, {PART: self.part})
+
+    def compare(self, collection: Any) -> dict[str, float]:
+        return self._exact(collection, self.keys)
+
+    def _ask(self, collection: Any, where: Mapping[str, str] | None) -> dict[str, float]:
+        answer = collection.query(query_embeddings=[self.asked], n_results=self.k, where=where, include=["distances"])
+        distances: dict[str, float] = dict(zip(answer["ids"][0], answer["distances"][0], strict=True))
+        if len(distances) < self.k:
+            count = collection.count()
+            if len(distances) < count <= SMALL_COLLECTION:
+                # the approximate index left some out: one of 37 texts that moved from part to part
+                left_out = self.table.keys(self.name) - distances.keys()
+                distances |= self._exact(collection, sorted(left_out))
+        return distances
+
+    def _exact(self, collection: Any, keys: Sequence[str]) -> dict[str, float]:
+        """Return the exact distances of some texts that are in the index."""
+        import numpy as np  # imported where it is used
+
+        if not keys:
+            return {}
+        page = collection.get(ids=list(keys), include=["embeddings"])
+        if not page["ids"]:
+            return {}
+        rows = np.asarray(page["embeddings"], dtype=np.float32)
+        lengths = np.maximum(np.linalg.norm(rows, axis=1), 1e-9)
+        cosines = rows @ np.asarray(self.asked, dtype=np.float32) / lengths
+        return dict(zip(page["ids"], (1.0 - cosines).tolist(), strict=True))
+
+
+def _similarity(hit: SearchHit[Any]) -> float:
+    return hit.similarity
+
+
+def _load(collection: Any, dimension: int) -> None:
     """Have Chroma read the files of an index, which it does at the first question."""
-    collection.query(query_embeddings=vector, n_results=1, include=[])
+    anything = DIRECTIONS.stored([[1.0] * dimension], [""], [""])
+    collection.query(query_embeddings=anything, n_results=1, include=[])
+
+
+def _upsert(collection: Any, rows: Sequence[TextRow], vectors: Mapping[str, Sequence[float]]) -> None:
+    keys, own_vectors, parts, metadatas = [], [], [], []
+    for row in rows:
+        keys.append(row.key)
+        own_vectors.append(vectors[row.key])
+        parts.append(row.part)
+        metadatas.append({PART: row.part} if row.part else None)
+    collection.upsert(ids=keys, embeddings=DIRECTIONS.stored(own_vectors, keys, parts), metadatas=metadatas)
 
 
 def _new_row(item: VectorItem) -> NewRow:
@@ -482,16 +607,7 @@ def _new_row(item: VectorItem) -> NewRow:
 
 
 def _hit(row: TextRow) -> Hit:
-    return Hit(row.id, row.text, {**row.metadata, PART: row.part} if row.part else row.metadata)
-
-
-def _distances(collection: Any, keys: Sequence[str], asked: Sequence[float]) -> dict[str, float]:
-    """Return the exact distances of some texts that are in the index."""
-    import numpy as np  # imported where it is used
-
-    page = collection.get(ids=list(keys), include=["embeddings"]) if keys else {"ids": []}
-    if not page["ids"]:
-        return {}
-    rows = np.asarray(page["embeddings"], dtype=np.float32)
-    cosines = rows @ np.asarray(asked, dtype=np.float32) / np.maximum(np.linalg.norm(rows, axis=1), 1e-9)
-    return dict(zip(page["ids"], (1.0 - cosines).tolist(), strict=True))
+    metadata = row.metadata
+    if row.part:
+        metadata = {**metadata, PART: row.part}
+    return Hit(row.id, row.text, metadata)

@@ -10,6 +10,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,29 +21,34 @@ from langgraph_toolmem.base.threads import StepBudget, this_step
 T = TypeVar("T")
 
 DEADLINE: Final = 2.0
+"""Seconds that a call may take."""
 PATIENCE: Final = 0.1
-"""Seconds that a call may take, and that a step waits for all of its calls together."""
-ROWS: Final = 100
-"""A call with more rows than this has a multiple of the deadline."""
-MOST_HANGING: Final = 16
-LOOK_SECONDS: Final = 0.02
-RECENT: Final = 600.0
-"""Seconds for which a report tells of steps that went on without an answer."""
-WRITES: Final = frozenset({"delete", "delete_collection", "get_or_create_collection", "modify", "update", "upsert"})
+"""Seconds that a step waits for all of its calls together."""
 
 
 class NoAnswerError(StorageError):
     """A remote store did not answer in time, or was not asked as it did not answer others."""
 
 
+@dataclass(frozen=True, slots=True)
+class _LateCall:
+    """A call that was left alone: when it began, and whether it writes."""
+
+    begun: float
+    writes: bool
+
+
 class Remote:
     """A server, named `where` in messages. Safe to use from several threads."""
 
     def __init__(self, where: str, *, deadline: float = DEADLINE, patience: float = PATIENCE) -> None:
-        self.where, self.deadline, self.patience = where, deadline, patience
+        self.where = where
+        self.deadline = deadline
+        self.patience = patience
         self._lock = threads.lock()
-        self._late: dict[object, tuple[float, bool]] = {}  # calls that were left alone: when begun, whether writes
-        self._failed = self._skipped = 0
+        self._late: dict[object, _LateCall] = {}
+        self._failed = 0
+        self._skipped = 0
         self._last = float("-inf")  # when somebody went on without an answer
         threads.at_fork(self)
 
@@ -54,59 +60,78 @@ class Remote:
 
         `rows`: how many it is about, for the deadline.
         """
-        most = self.deadline * max(1.0, rows / ROWS)
-        waits = this_step()
-        if waits is not None:
-            most = min(most, self.patience - waits.waited)
+        rows_per_deadline = 100
+        most = self.deadline * max(1.0, rows / rows_per_deadline)
+        budget = this_step()
+        if budget is not None:
+            most = min(most, self.patience - budget.waited)
         begun = time.monotonic()
-        self._refuse(in_step=waits is not None, writes=writes, spent=most <= 0)
+        self._refuse(in_step=budget is not None, writes=writes, spent=most <= 0)
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         threads.start("toolmem-remote", partial(self._run, future, do))
         concurrent.futures.wait([future], most)
-        if waits is not None:
-            waits.waited += time.monotonic() - begun
+        if budget is not None:
+            budget.waited += time.monotonic() - begun
         with self._lock:
             if not future.done():
-                self._late[future] = begun, writes
-                self._note(in_step=waits is not None)
+                self._late[future] = _LateCall(begun, writes)
+                self._note(in_step=budget is not None)
                 raise NoAnswerError(f"{self.where} did not answer within {most:.2g} s. Check that the server runs.")
         return future.result()
 
     def wait_for(self, done: Callable[[], bool], changed: threading.Condition) -> bool:
         """Wait in a step until `done`, asked under `changed`, with what is left of its patience."""
-        waits, begun = this_step() or StepBudget(), time.monotonic()
+        budget = this_step() or StepBudget()
+        begun = time.monotonic()
         with changed:
-            while not (found := done()) and self.well:
-                if (left := begun + self.patience - waits.waited - time.monotonic()) <= 0:
+            is_done = done()
+            while not is_done and self.well:
+                left = begun + self.patience - budget.waited - time.monotonic()
+                if left <= 0:
                     break
-                changed.wait(min(left, LOOK_SECONDS))
-        waits.waited += time.monotonic() - begun
-        if not found:
+                changed.wait(min(left, 0.02))
+                is_done = done()
+        budget.waited += time.monotonic() - begun
+        if not is_done:
             with self._lock:
                 self._note(in_step=True)
-        return found
+        return is_done
 
     @property
     def well(self) -> bool:
         return not self._late
 
-    def problem(self) -> str | None:
+    def problems(self) -> list[str]:
+        """Return a sentence on a server that does not answer, or did not within the last ten minutes."""
+        recent_seconds = 600.0
         with self._lock:
             now = time.monotonic()
-            age = now - min((begun for begun, _ in self._late.values()), default=now)
-            age = age if age > self.deadline else 0.0
-            if not age and now - self._last > RECENT:
-                return None
-            ill = f"has not answered for {age:.0f} s" if age else "did not always answer in time"
-            return (
-                f"{self.where} {ill}: {self._failed} calls were given up, {self._skipped} times a step went on without "
-                "an answer"
-            )
+            age = 0.0
+            for call in self._late.values():
+                age = max(age, now - call.begun)
+            if age > self.deadline:
+                problem = f"has not answered for {age:.0f} s"
+            elif now - self._last <= recent_seconds:
+                problem = "did not always answer in time"
+            else:
+                return []
+            return [
+                f"{self.where} {problem}: {self._failed} calls were given up, {self._skipped} times a step went on "
+                "without an answer"
+            ]
 
     def _refuse(self, *, in_step: bool, writes: bool, spent: bool) -> None:
+        most_hanging = 16
         with self._lock:
-            hangs = spent or not self.well if in_step else len(self._late) >= MOST_HANGING
-            if not hangs and not (writes and any(changes for _, changes in self._late.values())):
+            if in_step:
+                # A step that waited for one call that hangs does not wait for the next.
+                refused = spent or not self.well
+            else:
+                refused = len(self._late) >= most_hanging
+            # A write that hangs may still be done: a later one could be undone by it.
+            if writes and any(call.writes for call in self._late.values()):
+                refused = True
+            if not refused:
                 return
             self._note(in_step=in_step)
         raise NoAnswerError(f"{self.where} did not answer others, and was not asked. Check that the server runs.")
@@ -134,13 +159,18 @@ class RemoteClient:
         self._inner, self._remote = inner, remote
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        return partial(self._call, name, found) if callable(found) else found
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+        return partial(self._call, name, value)
 
-    def _call(self, name: str, do: Callable[..., Any], /, *args: Any, **how: Any) -> Any:
-        rows = len(how.get("ids") or ()) or how.get("limit") or 0
-        answer = self._remote.call(partial(do, *args, **how), writes=name in WRITES, rows=rows)
-        return RemoteClient(answer, self._remote) if hasattr(answer, "upsert") else answer
+    def _call(self, name: str, do: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        rows = len(options.get("ids") or ()) or options.get("limit") or 0
+        writes = name in ("delete", "delete_collection", "get_or_create_collection", "modify", "update", "upsert")
+        answer = self._remote.call(partial(do, *args, **options), writes=writes, rows=rows)
+        if hasattr(answer, "upsert"):  # a collection
+            return RemoteClient(answer, self._remote)
+        return answer
 
 
 def is_remote(client: Any) -> bool:

@@ -8,7 +8,7 @@ makes. Keys whose last row may be gone wait in ``stale`` until the index dropped
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -18,20 +18,9 @@ from langgraph_toolmem.base.jsontext import dumps, loads
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.stores.database import NAME, Database
 
-END: Final = 1 << 62
 MAX_NAMED: Final = 5
 """Damaged rows that problems name one by one."""
 _COLUMNS: Final = "number, id, key, part, text, metadata"
-_OF_KEYS: Final = """SELECT rows.number, rows.id, rows.key, rows.part FROM json_each(:keys) AS wanted JOIN rows
-    ON rows.number IN (SELECT number FROM rows AS newest WHERE newest.collection = :name AND newest.key = wanted.value
-    ORDER BY newest.number DESC LIMIT :most) ORDER BY rows.number DESC"""
-_PUT: Final = """INSERT OR REPLACE INTO rows (first, collection, id, key, part, owners, text, metadata)
-    SELECT ifnull((SELECT first FROM rows WHERE collection = :name AND id = :id),
-    ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'rows'), 0) + 1),
-    :name, :id, :key, :part, :owners, :text, :metadata"""
-_REPLACED: Final = """INSERT INTO stale (collection, key)
-    SELECT collection, key FROM rows WHERE collection = :name AND id = :id AND key != :key"""
-_WHOLE: Final = "key FROM rows WHERE collection = ?"
 
 
 class MovedError(StorageError):
@@ -78,6 +67,24 @@ class IndexProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredCollection:
+    """A collection that is there, and its state."""
+
+    name: str
+    kind: str
+    namespace: tuple[str, ...]
+    progress: IndexProgress
+
+
+@dataclass(frozen=True, slots=True)
+class StaleKey:
+    """A key whose last row may be gone; `number` is that of its row in ``stale``."""
+
+    number: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class NewRow:
     """A row to be written; `owners` are digests."""
 
@@ -95,6 +102,11 @@ class NewRow:
 def text_key(part: str, text: str) -> str:
     """Return the key of a text of a part: those of a part stand together, and end alike for one text."""
     return f"{digest(part)}-{digest(text)}"
+
+
+def text_digest(key: str) -> str:
+    """Return the end of a key: the same for one text in every part."""
+    return key.partition("-")[2]
 
 
 class RowTable(Database):
@@ -130,53 +142,60 @@ class RowTable(Database):
 
     def progress(self, name: str) -> IndexProgress:
         """Return the state of a collection."""
-        found = self.ask("SELECT changed, indexed, turn, doomed FROM collections WHERE name = ?", (name,))
-        return IndexProgress(*found[0]) if found else IndexProgress()
+        sql = "SELECT changed, indexed, turn, doomed FROM collections WHERE name = ?"
+        for changed, indexed, turn, doomed in self.ask(sql, (name,)):
+            return IndexProgress(changed, indexed, turn, doomed)
+        return IndexProgress()
 
     def turns(self) -> int:
         """Return how often the index of any collection was written."""
-        return sum(int(turns) for (turns,) in self.ask("SELECT ifnull(sum(turn), 0) FROM collections"))
+        return self._number("SELECT ifnull(sum(turn), 0) FROM collections")
 
-    def collections(self) -> list[tuple[str, str, tuple[str, ...], IndexProgress]]:
-        """Return name, kind, namespace and state of every collection."""
+    def collections(self) -> list[StoredCollection]:
+        """Return every collection, by name."""
         sql = "SELECT name, kind, namespace, changed, indexed, turn, doomed FROM collections ORDER BY name"
-        return [
-            (name, kind, tuple(json.loads(namespace)), IndexProgress(*rest))
-            for name, kind, namespace, *rest in self.ask(sql)
-        ]
+        collections = []
+        for name, kind, namespace, changed, indexed, turn, doomed in self.ask(sql):
+            progress = IndexProgress(changed, indexed, turn, doomed)
+            collections.append(StoredCollection(name, kind, tuple(json.loads(namespace)), progress))
+        return collections
 
     def count(self, name: str) -> int:
         return self._number("SELECT count(*) FROM rows WHERE collection = ?", (name,))
 
     def count_keys(self, name: str, *, indexed: bool = False) -> int:
         """Return how many different texts there are, or were when the index came to its number."""
-        upto = self.progress(name).indexed if indexed else END
+        upto = (1 << 62) - 1  # no row has a larger number
+        if indexed:
+            upto = self.progress(name).indexed
         return self._number("SELECT count(DISTINCT key) FROM rows WHERE collection = ? AND number <= ?", (name, upto))
 
     def keys(self, name: str) -> set[str]:
-        return {key for (key,) in self.ask(f"SELECT DISTINCT {_WHOLE}", (name,))}
+        return set(self._column("SELECT DISTINCT key FROM rows WHERE collection = ?", (name,)))
 
     def keys_of_part(self, name: str, part: str, most: int) -> list[str]:
         """Return the keys of a part's texts, at most so many."""
         begin = digest(part)
-        sql = f"SELECT DISTINCT {_WHOLE} AND key BETWEEN ? AND ? LIMIT ?"
-        return [key for (key,) in self.ask(sql, (name, f"{begin}-", f"{begin}.", most))]
+        sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key BETWEEN ? AND ? LIMIT ?"
+        return self._column(sql, (name, f"{begin}-", f"{begin}.", most))
 
-    def live(self, name: str, keys: Iterable[str]) -> set[str]:
+    def live(self, name: str, keys: Collection[str]) -> set[str]:
         """Return those of some keys that have a row."""
-        sql = f"SELECT DISTINCT {_WHOLE} AND key IN (SELECT value FROM json_each(?))"
-        return {key for (key,) in self.ask(sql, (name, json.dumps(list(keys))))}
+        if not keys:
+            return set()
+        sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key IN (SELECT value FROM json_each(?))"
+        return set(self._column(sql, (name, json.dumps(list(keys)))))
 
     def ids(self, name: str, owner: str = "") -> list[str]:
         """Return ids in the order in which they came first; those of an owner (digest) if one is named."""
         sql = "SELECT id FROM rows WHERE collection = ? AND (? = '' OR instr(owners, ?)) ORDER BY first"
-        return [key for (key,) in self.ask(sql, (name, owner, _owned([owner])))]
+        return self._column(sql, (name, owner, _owned([owner])))
 
     def namespaces_of(self, owner: str) -> list[tuple[str, ...]]:
         """Return the namespaces with rows of an owner (digest), whatever their kind."""
         sql = """SELECT DISTINCT namespace FROM collections JOIN rows ON collection = name
             WHERE instr(owners, ?) ORDER BY namespace"""
-        return [tuple(json.loads(namespace)) for (namespace,) in self.ask(sql, (_owned([owner]),))]
+        return [tuple(json.loads(namespace)) for namespace in self._column(sql, (_owned([owner]),))]
 
     def of_ids(self, name: str, ids: Iterable[str]) -> list[TextRow]:
         sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
@@ -189,7 +208,14 @@ class RowTable(Database):
 
     def of_keys(self, name: str, keys: Sequence[str], most: int) -> list[FoundRow]:
         """Return the latest rows of each of some texts, at most so many of each, the latest first."""
-        return [FoundRow(*row) for row in self.ask(_OF_KEYS, {"name": name, "keys": json.dumps(keys), "most": most})]
+        # The newest rows of each key are taken by number from the index on (collection, key, number).
+        sql = """SELECT rows.number, rows.id, rows.key, rows.part FROM json_each(:keys) AS wanted JOIN rows
+            ON rows.number IN (SELECT number FROM rows AS newest WHERE newest.collection = :name
+            AND newest.key = wanted.value ORDER BY newest.number DESC LIMIT :most) ORDER BY rows.number DESC"""
+        rows = []
+        for number, key, text_of, part in self.ask(sql, {"name": name, "keys": json.dumps(keys), "most": most}):
+            rows.append(FoundRow(number, key, text_of, part))
+        return rows
 
     def behind(self, name: str, most: int) -> list[TextRow]:
         """Return rows that the index does not have yet, the oldest first."""
@@ -197,9 +223,10 @@ class RowTable(Database):
             SELECT indexed FROM collections WHERE name = ?1) ORDER BY number LIMIT ?2"""
         return self._rows(sql, (name, most))
 
-    def stale(self, name: str, most: int) -> list[tuple[int, str]]:
-        """Return number and key of texts that were removed or replaced."""
-        return self.ask("SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?", (name, most))
+    def stale(self, name: str, most: int) -> list[StaleKey]:
+        """Return keys of texts that were removed or replaced, the oldest first."""
+        sql = "SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?"
+        return [StaleKey(number, key) for number, key in self.ask(sql, (name, most))]
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[TextRow]:
         """Return rows as they are read; one whose metadata is damaged has none, so that its reader leaves it out."""
@@ -217,7 +244,10 @@ class RowTable(Database):
         if len(self._damaged) <= MAX_NAMED:
             self._say(f"row {number} of the texts in {NAME} is damaged and left out")
 
-    def _number(self, sql: str, values: Sequence[Any]) -> int:
+    def _column(self, sql: str, values: Sequence[Any]) -> list[str]:
+        return [value for (value,) in self.ask(sql, values)]
+
+    def _number(self, sql: str, values: Sequence[Any] = ()) -> int:
         return sum(int(number) for (number,) in self.ask(sql, values))
 
     # --- writing ---
@@ -230,6 +260,12 @@ class RowTable(Database):
         Raises:
             MovedError: the collection was written since its state was `seen` (`Progress.changed`).
         """
+        replaced = """INSERT INTO stale (collection, key)
+            SELECT collection, key FROM rows WHERE collection = :name AND id = :id AND key != :key"""
+        put = """INSERT OR REPLACE INTO rows (first, collection, id, key, part, owners, text, metadata)
+            SELECT ifnull((SELECT first FROM rows WHERE collection = :name AND id = :id),
+            ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'rows'), 0) + 1),
+            :name, :id, :key, :part, :owners, :text, :metadata"""
         label = {"name": name, "kind": kind, "namespace": json.dumps(list(namespace))}
         with self.writing() as database:
             database.execute("INSERT OR IGNORE INTO collections VALUES (:name, :kind, :namespace, 0, 0, 0, '')", label)
@@ -247,8 +283,8 @@ class RowTable(Database):
                     "text": row.text,
                     "metadata": dumps(dict(row.metadata)),
                 }
-                database.execute(_REPLACED, columns)
-                database.execute(_PUT, columns)
+                database.execute(replaced, columns)
+                database.execute(put, columns)
 
     def delete(self, name: str, ids: Iterable[str] | None = None, *, doomed: str = "") -> None:
         """Delete rows with these ids, or all; `doomed`: see `IndexProgress`."""
@@ -267,6 +303,7 @@ class RowTable(Database):
 
     def touch(self, name: str, keys: Iterable[str]) -> None:
         """Have texts indexed again: their rows get new numbers."""
+        # A new number is larger than the number up to which the index came.
         wanted = "collection = ? AND key IN (SELECT value FROM json_each(?))"
         columns = "first, collection, id, key, part, owners, text, metadata"
         sql = f"INSERT OR REPLACE INTO rows ({columns}) SELECT {columns} FROM rows WHERE {wanted} ORDER BY number"
@@ -278,12 +315,12 @@ class RowTable(Database):
         with self.writing() as database:
             database.executemany("INSERT INTO stale (collection, key) VALUES (?, ?)", [(name, key) for key in keys])
 
-    def advance(self, name: str, indexed: int, stale: Iterable[int]) -> None:
+    def advance(self, name: str, indexed: int, stale: Iterable[StaleKey]) -> None:
         """Record what the index has done: rows up to a number are in it, and some stale keys are not."""
         with self.writing() as database:
             sql = "UPDATE collections SET turn = turn + 1, indexed = max(indexed, ?) WHERE name = ?"
             database.execute(sql, (indexed, name))
-            database.executemany("DELETE FROM stale WHERE number = ?", [(number,) for number in stale])
+            database.executemany("DELETE FROM stale WHERE number = ?", [(each.number,) for each in stale])
 
     def unindex(self, name: str | None = None) -> None:
         """Record that the index of a collection, or of all, is empty."""

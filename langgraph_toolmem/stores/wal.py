@@ -16,13 +16,8 @@ from typing import Final
 
 MAX_BYTES: Final = 64 << 20
 """A longer log is not looked at: each page takes 50 microseconds, and SQLite keeps a log at 4 MB if it can."""
-_PAGE_SIZES: Final = frozenset(1 << power for power in range(9, 17))
-_LITTLE_ENDIAN, _BIG_ENDIAN = 0x377F0682, 0x377F0683
 _LOG_HEAD: Final = struct.Struct(">8I")  # mark, format, size of a page, checkpoint, salts, checksum
 _FRAME_HEAD: Final = struct.Struct(">6I")  # number of the page, pages after a commit (else 0), salts, checksum
-_INDEX_BYTES: Final = 48
-_ROLLBACK_JOURNAL: Final = b"\x01\x01"
-"""Bytes 18 and 19 of a database that has no log."""
 
 Pair = tuple[int, int]
 
@@ -33,6 +28,17 @@ class LostFrames:
 
     number: int
     image: bytes
+
+
+@dataclass(slots=True)
+class _Head:
+    """The beginning of a log; `order` of its bytes is that of `struct`."""
+
+    page_size: int
+    salts: Pair
+    checksum: Pair
+    order: str
+    whole: bool
 
 
 @dataclass(slots=True)
@@ -56,23 +62,34 @@ def find_lost_frames(path: Path) -> LostFrames | None:
         log = memoryview(log_file.read_bytes())
     except OSError:
         return None
-    mark, _, size, _, *rest = _LOG_HEAD.unpack_from(log)
-    in_head, checksum = (rest[0], rest[1]), (rest[2], rest[3])
-    order = ">" if mark == _BIG_ENDIAN else "<"
-    whole_head = mark in (_LITTLE_ENDIAN, _BIG_ENDIAN) and summed(order, (0, 0), log[:24]) == checksum
-    if not whole_head and salts is not None:
-        in_head, size = salts, _page_size(path)
-    elif not whole_head:
+    head = _read_head(log)
+    if not head.whole:
+        if salts is None:
+            return None
+        head.salts = salts
+        head.page_size = _page_size(path)
+    if head.page_size not in [1 << power for power in range(9, 17)]:
         return None
-    if size not in _PAGE_SIZES:
-        return None
-    frames = list(_frames(log, size, in_head, checksum, order))
-    known = committed if in_head == salts else 0
-    taken = _last_commit(_whole_beginning(frames)) if whole_head else 0
-    wanted = max(known, _last_commit(frames))
+    frames = list(_frames(log, head))
+    wanted = _last_commit(frames)
+    if head.salts == salts:
+        wanted = max(committed, wanted)
+    taken = 0  # by SQLite
+    if head.whole:
+        taken = _last_commit(_whole_beginning(frames))
     if wanted <= taken:
         return None
+    size = head.page_size
     return LostFrames(wanted - taken, _image(path.read_bytes(), size, frames[:wanted]))
+
+
+def _read_head(log: memoryview) -> _Head:
+    little_endian, big_endian = 0x377F0682, 0x377F0683
+    mark, _, size, _, *rest = _LOG_HEAD.unpack_from(log)
+    order = ">" if mark == big_endian else "<"
+    checksum = (rest[2], rest[3])
+    whole = mark in (little_endian, big_endian) and summed(order, (0, 0), log[:24]) == checksum
+    return _Head(size, (rest[0], rest[1]), checksum, order, whole)
 
 
 def _page_size(path: Path) -> int:
@@ -83,29 +100,34 @@ def _page_size(path: Path) -> int:
 
 def _read_index(path: Path) -> tuple[int, Pair | None]:
     """Return the number of committed frames and the salts of their log; (0, None) if the index cannot be used."""
+    length = 48  # of the head, which stands there twice
     try:
         with path.open("rb") as file:
-            head = file.read(2 * _INDEX_BYTES)
+            heads = file.read(2 * length)
     except OSError:
         return 0, None
-    first, second = head[:_INDEX_BYTES], head[_INDEX_BYTES:]
-    if len(second) < _INDEX_BYTES or first != second:  # it is being written
+    first, second = heads[:length], heads[length:]
+    if len(second) < length or first != second:  # it is being written
         return 0, None
     # The salts are in the byte order of the log, all else in that of the machine.
     return struct.unpack_from("=I", first, 16)[0], struct.unpack_from(">2I", first, 32)
 
 
-def _frames(log: memoryview, size: int, salts: Pair, before: Pair, order: str) -> Iterator[_Frame]:
+def _frames(log: memoryview, head: _Head) -> Iterator[_Frame]:
     """Yield the frames of one generation of the log. A log that began anew still holds older frames at its end."""
-    step = _FRAME_HEAD.size + size
+    step = _FRAME_HEAD.size + head.page_size
     places = range(_LOG_HEAD.size, len(log) - step + 1, step)
-    own = [at for at in places if _FRAME_HEAD.unpack_from(log, at)[2:4] == salts]
-    for at in places[: places.index(own[-1]) + 1] if own else ():
-        page, after, *rest = _FRAME_HEAD.unpack_from(log, at)
-        content = log[at + _FRAME_HEAD.size : at + step]
-        stored = rest[2], rest[3]
-        checksum = summed(order, summed(order, before, log[at : at + 8]), content)
-        yield _Frame(page, after > 0, content, checksum == stored and (rest[0], rest[1]) == salts)
+    own = 0  # number of frames up to the last one of this generation
+    for number, start in enumerate(places, 1):
+        if _FRAME_HEAD.unpack_from(log, start)[2:4] == head.salts:
+            own = number
+    before = head.checksum
+    for start in places[:own]:
+        page, after, *rest = _FRAME_HEAD.unpack_from(log, start)
+        content = log[start + _FRAME_HEAD.size : start + step]
+        salts, stored = (rest[0], rest[1]), (rest[2], rest[3])
+        checksum = summed(head.order, summed(head.order, before, log[start : start + 8]), content)
+        yield _Frame(page, after > 0, content, checksum == stored and salts == head.salts)
         before = stored
 
 
@@ -120,13 +142,19 @@ def summed(order: str, start: Pair, data: memoryview) -> Pair:
 
 
 def _whole_beginning(frames: list[_Frame]) -> list[_Frame]:
-    broken = (number for number, frame in enumerate(frames) if not frame.whole)
-    return frames[: next(broken, len(frames))]
+    for number, frame in enumerate(frames):
+        if not frame.whole:
+            return frames[:number]
+    return frames
 
 
 def _last_commit(frames: list[_Frame]) -> int:
     """Return the number of frames up to the last one that is whole and ends a transaction."""
-    return max((number for number, frame in enumerate(frames, 1) if frame.whole and frame.commits), default=0)
+    last = 0
+    for number, frame in enumerate(frames, 1):
+        if frame.whole and frame.commits:
+            last = number
+    return last
 
 
 def _image(database: bytes, size: int, frames: list[_Frame]) -> bytes:
@@ -136,5 +164,5 @@ def _image(database: bytes, size: int, frames: list[_Frame]) -> bytes:
         if frame.whole and 0 < end <= MAX_BYTES + len(database):
             image.extend(bytes(max(0, end - len(image))))
             image[end - size : end] = frame.content
-    image[18:20] = _ROLLBACK_JOURNAL
+    image[18:20] = b"\x01\x01"  # a database that has no log
     return bytes(image)

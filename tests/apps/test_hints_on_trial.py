@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ OPTIONS = ["suggest", "recall", "planning", "preferences", "critique"]
 def test_withheld_hints_are_not_in_the_prompt(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with a_memory(0.0) as memory:
         always = requests_with_the_hint(memory, option)
-    monkeypatch.setattr(trials, "ENOUGH_SHOWN", 0)
+    monkeypatch.setattr(trials, "TRIAL_SETTINGS", replace(trials.TRIAL_SETTINGS, enough_shown=0))
     monkeypatch.setattr(HintTrials, "draw", lambda *args, **_: set(args[4]))
     with a_memory(0.5) as memory:
         never = requests_with_the_hint(memory, option)

@@ -18,7 +18,7 @@ from langgraph_toolmem import InputError, StorageError
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
-from langgraph_toolmem.stores import vectors
+from langgraph_toolmem.stores import chroma
 from langgraph_toolmem.stores.indexed import IndexedVectors
 
 
@@ -383,7 +383,7 @@ def test_a_user_is_learned_of_alone_and_again_when_a_tenth_has_changed(tmp_path:
 
 def test_rows_in_ram_are_those_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every write through any handle is seen, and a record; without a write no row is read twice."""
-    monkeypatch.setattr(vectors, "MAX_ROWS", 5)
+    monkeypatch.setattr(chroma, "CHROMA_LIMITS", replace(chroma.CHROMA_LIMITS, cached_items=5))
     asked: list[int] = []
     read = NoteRows.item
     monkeypatch.setattr(NoteRows, "item", lambda self, row: asked.append(1) or read(self, row))
@@ -419,7 +419,7 @@ def test_rows_in_ram_are_those_of_the_store(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_item_in_ram_is_that_of_the_latest_write_only() -> None:
-    cache = vectors.ItemCache()
+    cache = chroma.ItemCache()
     assert cache.known("c", {"a": 1}) == {}
     cache.keep("c", "a", 1, "old")
     assert (cache.known("c", {"a": 1}), cache.known("c", {"a": 2}), cache.known("d", {"a": 1})) == (

@@ -7,6 +7,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_what_was_taken_before_is_taken_alone(queue: JobQueue, clock: Clock) -> 
 def test_what_never_ends_or_is_damaged_is_given_up(
     queue: JobQueue, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "MAX_LOST", 5)
+    monkeypatch.setattr(job_queue, "JOB_LIMITS", replace(job_queue.JOB_LIMITS, lost=5))
     put(queue, "1")
     for _ in range(5):
         assert take(queue, lease=60)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -337,7 +338,7 @@ def test_closing_waits_no_longer_than_told(opens: Opens, monkeypatch: pytest.Mon
     office.write(entry("ann", score=0.0))
     while not critic.asked:
         held.wait(0.01)
-    monkeypatch.setattr(jobs, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(jobs, "JOB_LIMITS", replace(jobs.JOB_LIMITS, close_seconds=0.05))
     office.jobs.close()
     assert not held.is_set()
     [thread] = [each for each in threading.enumerate() if each.name == "toolmem-slow"]
@@ -347,7 +348,7 @@ def test_closing_waits_no_longer_than_told(opens: Opens, monkeypatch: pytest.Mon
 
 
 def test_the_thread_goes_on_after_an_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(jobs, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(jobs, "JOB_LIMITS", replace(jobs.JOB_LIMITS, idle_seconds=0.01))
     with closing(Numbers(None)) as numbers:
         with monkeypatch.context() as patched:
             patched.setattr(JobQueue, "take", failing)

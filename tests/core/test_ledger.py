@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +16,9 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import Atoms, Entries, ToolMemory
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, ItemStats, Ledger, Shown
+from langgraph_toolmem.core.ledger import FIGURES, LEDGER_LIMITS, ItemStats, Ledger, LedgerTable, Shown
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.events import Event, RunSeen, Verdict
+from langgraph_toolmem.graph.events import Event, Record, RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
@@ -29,9 +31,14 @@ class Kept:
 
     def __init__(self) -> None:
         self.graph = ToolGraph()
-        self.ledger = self.table = self.graph.register(Ledger)
-        self.ledger.apply = lambda key, record, **_: self.graph.apply(key, record)
+        self.lock = threading.RLock()
+        self.register = self.graph.register
+        self.ledger = Ledger(self)  # type: ignore[arg-type]
+        self.table = self.graph.register(LedgerTable)
         self.times = itertools.count(1.0)
+
+    def apply(self, key: str | None, record: Record, *, user: str | None = None, run: str = "") -> bool:
+        return self.graph.apply(key, record)
 
     def follow(self, turn: Turn) -> None:
         self.graph.apply(None, self.ledger.followed(turn))
@@ -110,8 +117,7 @@ def test_what_a_forgotten_user_was_shown_is_gone_and_counted(kept):
 
 
 def test_turns_and_runs_are_bounded(kept, monkeypatch):
-    monkeypatch.setattr(ledger, "MAX_TURNS", 2)
-    monkeypatch.setattr(ledger, "MAX_RUNS", 2)
+    monkeypatch.setattr(ledger, "LEDGER_LIMITS", replace(LEDGER_LIMITS, turns=2, runs=2))
     for i in range(4):
         kept.ledger.shown("sit", {"x": "a"}, run=f"r{i}", turn=f"t{i}")
         kept.ledger.shown("entries", {"e": None}, run=f"r{i}")
@@ -122,7 +128,7 @@ def test_turns_and_runs_are_bounded(kept, monkeypatch):
 
 
 def test_records_are_bounded_and_dropped(kept, monkeypatch):
-    monkeypatch.setattr(ledger, "MAX_RECORDS", 3)
+    monkeypatch.setattr(ledger, "LEDGER_LIMITS", replace(LEDGER_LIMITS, records=3))
     kept.ledger.shown("entries", {"first": None}, run="q")
     kept.ledger.shown("entries", {"e": None, "f": None}, run="r")
     assert kept.ledger.tracks("entries", ["first", "e", ledger.ALL]) == [
@@ -162,7 +168,7 @@ SEEN: list[Event] = [
 
 
 def state_after(operations: list[Event]) -> dict[str, Any]:
-    graph = ToolGraph([SITEvidence, Ledger])
+    graph = ToolGraph([SITEvidence, LedgerTable])
     for each in operations:
         graph.apply(None, [copy.deepcopy(each)])
     return graph.to_state()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import InertiaPolicy, InputError, NamespaceError, ToolMemory
 from langgraph_toolmem.core.users import Users, user_digest
-from langgraph_toolmem.stores import shared as shared_log
+from langgraph_toolmem.stores import shared
 from langgraph_toolmem.turn.host import user_id_of
 
 PER_USER = ("toolmem", "{user_id}")
@@ -148,7 +148,7 @@ def test_a_verdict_on_a_thread_id_that_two_users_share(desk: Desk, namespace: tu
 
 @pytest.fixture
 def always_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_log, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(shared, "SHARED_LIMITS", replace(shared.SHARED_LIMITS, poll_seconds=0.0))
 
 
 def worker(desk: Desk, store: InMemoryStore, **options: Any) -> ToolMemory:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
@@ -73,7 +75,7 @@ def test_draws_agree_and_wait_for_traffic() -> None:
             withheld.append(found)
 
     assert withheld[0] == withheld[1]
-    assert not any(withheld[0][: trials.ENOUGH_SHOWN])
+    assert not any(withheld[0][: trials.TRIAL_SETTINGS.enough_shown])
     assert 5 <= sum("a" in items for items in withheld[0]) <= 35
 
 
@@ -94,7 +96,7 @@ def test_a_share_that_cannot_work_is_refused(share: object) -> None:
 
 
 def test_calls_and_errors_after_the_draw_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "ENOUGH_SHOWN", 0)
+    monkeypatch.setattr(trials, "TRIAL_SETTINGS", replace(trials.TRIAL_SETTINGS, enough_shown=0))
     with ToolMemory.ephemeral(methods=[SIT()], withhold=0.1) as memory:
         core, asked = memory._core, [HumanMessage("Where is it?", id="q")]
         run = core.read(asked, "t")

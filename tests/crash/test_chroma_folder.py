@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import chromadb
@@ -22,11 +23,12 @@ from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.stores import indexed
+from langgraph_toolmem.stores.chroma_collections import collection_name
 from langgraph_toolmem.stores.chroma_repair import inspect
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.row_table import RowTable
-from langgraph_toolmem.stores.vectors import VectorItem, collection_name
+from langgraph_toolmem.stores.vectors import VectorItem
 from langgraph_toolmem.text.embedders import resolve_embedder
 
 ME = ("toolmem", "me")
@@ -42,7 +44,7 @@ for line in sys.stdin:
     if what == "close":
         store.close()
     elif what == "may":
-        print(store.may_write(), flush=True)
+        print(store.chroma.may_write(), flush=True)
         continue
     else:
         store.upsert("entries", [VectorItem(what, f"about {what}")])
@@ -74,7 +76,7 @@ def test_one_process_writes_and_another_reads_and_takes_over(
     behind: list[str] = []
     assert ask(writer, "one") == "done"
     with opened(tmp_path) as store, opened(tmp_path) as again:
-        assert not store.may_write()
+        assert not store.chroma.may_write()
         assert [hit.id for hit in store.query("entries", "about one", k=5)] == ["one"]
         assert ask(writer, "two") == "done"
         store.at_behind = behind.append
@@ -82,7 +84,7 @@ def test_one_process_writes_and_another_reads_and_takes_over(
         assert behind == [collection_name("tm", "entries", ME)], "a row, and a job for the process that writes"
         assert store.get("entries", ["two"])[0].metadata == {"by": "reader"}
         store.upsert("entries", [VectorItem("two", "about two")])
-        monkeypatch.setattr(indexed, "REOPEN_SECONDS", 0.0)
+        monkeypatch.setattr(indexed, "CHROMA_LIMITS", replace(indexed.CHROMA_LIMITS, reopen_seconds=0.0))
         assert [hit.id for hit in store.query("entries", "about two", k=1)] == ["two"]
         monkeypatch.undo()
         assert ask(writer, "four") == "done"
@@ -90,7 +92,7 @@ def test_one_process_writes_and_another_reads_and_takes_over(
             assert ask(writer, "close") == "done"
         else:
             writer.kill()
-        assert store.may_write()
+        assert store.chroma.may_write()
         again.upsert("entries", [VectorItem("three", "about three")])
         assert {hit.id for hit in store.query("entries", "about four", k=9)} == {"one", "two", "three", "four"}
         other = Child(WRITER, tmp_path)
@@ -115,7 +117,7 @@ store = IndexedVectors(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None
 store.upsert("entries", [VectorItem("a", "a")])
 worker = os.fork()
 if not worker:
-    assert not store.may_write()
+    assert not store.chroma.may_write()
     store.upsert("entries", [VectorItem("b", "b")])  # a row, for the parent to index
     try:
         store.query("entries", "b", k=1)
@@ -139,7 +141,7 @@ def test_a_forked_child_neither_writes_nor_releases_the_lock(tmp_path: Path) -> 
     try:
         assert parent.line() == "0"
         with opened(tmp_path) as store:
-            assert not store.may_write()
+            assert not store.chroma.may_write()
         assert ask(parent, "") == "['a', 'b', 'c']"
     finally:
         parent.kill()
@@ -215,7 +217,7 @@ def test_runs_of_two_processes_are_recalled_in_both_and_forgotten_by_either(
         time.sleep(0.1)
         left = {file.name for file in tmp_path.rglob("*") if file.is_file() and b"of ann" in file.read_bytes()}
         with RowTable(tmp_path, read_only=True) as table:
-            left |= {name for name, *_ in table.collections() if len(table.collections()) > 1}
+            left |= {each.name for each in table.collections() if len(table.collections()) > 1}
     assert left == set()
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def reopened(folder: Path) -> tuple[int, list[str]]:
 def test_threads_with_stores_of_their_own_lose_and_repeat_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SNAPSHOT_EVERY", 40)
+    monkeypatch.setattr(events, "EVENT_LIMITS", replace(events.EVENT_LIMITS, snapshot_every=40))
 
     def work(name: int) -> None:
         with store(tmp_path) as log:
@@ -416,7 +417,7 @@ def test_a_damaged_row_costs_itself_alone(tmp_path: Path, cell: str, caplog: pyt
 # --- kills and interrupts ---
 
 KILLED = """
-events.SNAPSHOT_EVERY = 7
+events.EVENT_LIMITS = replace(events.EVENT_LIMITS, snapshot_every=7)
 log = opened(Path(sys.argv[1]))
 print(int(log.graph.counters.get("n", 0)), flush=True)
 for _ in range(100_000):

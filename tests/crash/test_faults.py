@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import JobQueue, Jobs
-from langgraph_toolmem.stores.vectors import DATABASE
+from langgraph_toolmem.stores.chroma import DATABASE
 
 USERS = ("ann", "bob")
 RUNS, LEARNED = 6, 12
@@ -209,7 +210,7 @@ def test_a_database_of_chroma_that_is_none_is_renamed_and_said(tmp_path: Path) -
 
 
 def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_queue, "MAX_WAITING", 3)
+    monkeypatch.setattr(job_queue, "JOB_LIMITS", replace(job_queue.JOB_LIMITS, waiting=3))
     monkeypatch.setattr(Jobs, "begin", lambda *_: None)
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         for number in range(6):

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from langgraph_toolmem.base.threads import StepBudget, step
 from langgraph_toolmem.core.core import Evidence
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
-from langgraph_toolmem.stores import shared as shared_log
+from langgraph_toolmem.stores import shared, shared_items, shared_snapshots
 from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.shared import SharedLog
+from langgraph_toolmem.stores.shared_items import SHARED_LIMITS
 
 NAMESPACE = ("toolmem", "graph")
 ANN, BEN = "a" * 16, "b" * 16
@@ -83,6 +85,12 @@ class Worker(Evidence):
         self.store.database.close()
 
 
+def limit(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
+    """Change limits of the exchange."""
+    for module in (shared, shared_items, shared_snapshots):
+        monkeypatch.setattr(module, "SHARED_LIMITS", replace(shared.SHARED_LIMITS, **changed))
+
+
 Make = Callable[..., Worker]
 
 
@@ -103,7 +111,7 @@ def worker() -> Iterator[Make]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_log, "POLL_SECONDS", 0.0)
+    limit(monkeypatch, poll_seconds=0.0)
 
 
 def settled(*workers: Worker) -> Any:
@@ -159,7 +167,7 @@ def everything(store: BaseStore, *folders: Path) -> str:
 def test_workers_converge_in_whatever_order_they_look(
     store: BaseStore, worker: Make, kept: bool, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", every)
+    limit(monkeypatch, snapshot_every=every)
     workers = [worker(store, tmp_path / str(n) if kept else None) for n in range(3)]
     draw = random.Random(every)
     for number in range(60):
@@ -344,7 +352,7 @@ def test_a_forked_child_sends_and_fetches_by_itself(worker: Make, kept: bool, tm
 def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
     worker: Make, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 20)
+    limit(monkeypatch, snapshot_every=20)
     store = FlakyStore()
     one, lags = worker(store), worker(store, tmp_path if kept else None)
     beside = worker(store, tmp_path) if kept else lags
@@ -374,13 +382,13 @@ def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
 def test_workers_that_are_gone_are_taken_off_the_list_and_may_come_back(
     worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
+    limit(monkeypatch, snapshot_every=8)
     store, clock = InMemoryStore(), [1e9]
     for number in range(5):
         brief = worker(store, tmp_path if number == 0 else None, now=lambda: clock[0])
         brief.learn(number)
         brief.close_store()
-    clock[0] += 3 * shared_log.DEAD_SECONDS
+    clock[0] += 3 * SHARED_LIMITS.dead_seconds
     one = worker(store, now=lambda: clock[0])
     for number in range(10, 40):
         one.learn(number)
@@ -431,7 +439,7 @@ def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) ->
     store = InMemoryStore()
     one, two, three = (worker(store) for _ in range(3))
     assert one.turns() == two.turns() == (0, 0)
-    gate, real = threading.Event(), one.log.write_snapshot
+    gate, real = threading.Event(), one.log.snapshots.write
 
     def late(*args: Any) -> bool:
         two.learn(2, ANN, SECRET)  # after `one` has looked, and before `two` reads the note
@@ -440,7 +448,7 @@ def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) ->
         gate.set()
         return real(*args)
 
-    one.log.write_snapshot = late  # type: ignore[assignment]
+    one.log.snapshots.write = late  # type: ignore[method-assign]
     one.forget(Forgotten(ANN))
     assert gate.is_set()
     assert settled(one, two, three)[1:] == ({}, [])
@@ -475,12 +483,12 @@ def test_a_snapshot_writer_that_hangs_does_not_undo_what_another_forgets(
     assert one.sent()
     assert slow.sent()
     assert slow.turns() == one.turns() == (2, 2)
-    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1)
+    limit(monkeypatch, snapshot_every=1)
     gate.left = at
     slow.learn(3, BEN)
     threading.Thread(target=slow.refresh, kwargs={"at_once": True}).start()
     hangs = gate.held.wait(0.5)
-    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1 << 30)
+    limit(monkeypatch, snapshot_every=1 << 30)
     one.forget(Forgotten(ANN, frozenset(one.graph.belongings(ANN))))
     gate.go.set()
     assert hangs or at > 5
@@ -578,7 +586,7 @@ class Counting(InMemoryStore):
 
 
 def test_a_step_costs_one_round_trip_between_two_looks(worker: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_log, "POLL_SECONDS", 60.0)
+    limit(monkeypatch, poll_seconds=60.0)
     store = Counting()
     one, two = worker(store), worker(store)
     for number in range(20):
@@ -599,7 +607,7 @@ def test_a_step_costs_one_round_trip_between_two_looks(worker: Make, monkeypatch
 def test_a_killed_writer_of_a_snapshot_blocks_nobody_for_longer_than_its_lease(
     at: int, worker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_log, "PART", 64)  # many parts
+    limit(monkeypatch, part_bytes=64)  # many parts
     store, clock = FlakyStore(), [1e9]
     one, two = (worker(store, now=lambda: clock[0]) for _ in range(2))
     for number, each in enumerate((one, two)):
@@ -611,7 +619,7 @@ def test_a_killed_writer_of_a_snapshot_blocks_nobody_for_longer_than_its_lease(
         one.forget(Forgotten(ANN))
     one.kill()
     store.left = 1 << 30
-    clock[0] += shared_log.LEASE_SECONDS + 1
+    clock[0] += SHARED_LIMITS.lease_seconds + 1
     two.forget(Forgotten(BEN, frozenset(two.graph.belongings(BEN))))
     assert two.turns() == worker(store, now=lambda: clock[0]).turns() == (2, 2)
     assert len({each.namespace for each in items(store, "snapshot")}) == 1
@@ -627,7 +635,7 @@ class Stopped(InMemoryStore):
     def batch(self, ops: Any) -> list[Result]:
         done = list(ops)
         if any(getattr(each, "namespace", ())[-2:-1] == ("snapshot",) for each in done):
-            self.clock[0] += shared_log.LEASE_SECONDS + 1
+            self.clock[0] += SHARED_LIMITS.lease_seconds + 1
         return super().batch(done)
 
 
@@ -735,8 +743,8 @@ def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
     worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call in turn fails: while sending, fetching, writing a snapshot, deleting, forgetting."""
-    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
-    monkeypatch.setattr(shared_log, "FIRST_PAUSE", 0.001)
+    limit(monkeypatch, snapshot_every=8)
+    limit(monkeypatch, first_pause=0.001)
     for at in itertools.count(0, 3):
         store = FlakyStore()
         one, two = worker(store, tmp_path / f"one-{at}"), worker(store)

@@ -30,7 +30,7 @@ NO_TEXTS = {
     "inertia/settings.py": "names of settings that a program wrote",
     "models/copies.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
-    "stores/vectors.py": "names of parts of a collection",
+    "stores/directions.py": "names of parts of a collection",
     "text/looks.py": "sets of kinds",
 }
 """Modules with caches outside the home, and what those keep."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from letters import Letters
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.stores import chroma, indexed, vectors
+from langgraph_toolmem.stores.chroma_collections import collection_name
 from langgraph_toolmem.stores.indexed import IndexedVectors
-from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore, collection_name
+from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 
 LEXICAL = resolve_embedder(None)
@@ -78,8 +81,8 @@ def test_awkward_texts_come_back(store: IndexedVectors) -> None:
 
 
 def test_more_than_one_batch_and_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 7)
-    monkeypatch.setattr("langgraph_toolmem.stores.vectors.PAGE", 4)
+    for module in (chroma, indexed, vectors):
+        monkeypatch.setattr(module, "CHROMA_LIMITS", replace(chroma.CHROMA_LIMITS, batch=7, page=4))
     names = [f"n{n}" for n in range(23)]
     with IndexedVectors(None, embedder=resolve_embedder(Letters()), namespace=ME) as store:
         store.upsert("entries", [VectorItem(name, name) for name in names])
@@ -280,7 +283,7 @@ def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.vectors.MAX_IN_USE", 5)
+    monkeypatch.setattr(chroma, "CHROMA_LIMITS", replace(chroma.CHROMA_LIMITS, open_collections=5))
     opened: list[int] = []
     with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         stores = [store.scoped(("user", str(n))) for n in range(24)]

@@ -54,9 +54,13 @@ class DecisionLog(Database):
     }
 
     def __init__(self, core: Core) -> None:
-        super().__init__(core.folder, read_only=core.read_only, busy=1.0)  # the agent waits
+        super().__init__(
+            core.folder,
+            read_only=core.read_only,
+            busy=1.0,  # the agent waits
+            problems=core.store.problems,  # they share a file
+        )
         self._core = core
-        self.problems = core.store.problems  # they share a file
 
     def add(
         self,

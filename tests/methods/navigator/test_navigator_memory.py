@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from langgraph_toolmem.navigator.evidence import LinkWeightsSet, NavigatorEviden
 from langgraph_toolmem.navigator.plan.planner import Plan
 from langgraph_toolmem.papers.naviagent.evolution import prune_score
 from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.stores import shared
 
 # --- plans ---
 
@@ -165,7 +167,7 @@ def memory() -> Iterator[ToolMemory]:
 def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.shared.POLL_SECONDS", 0.0)
+    monkeypatch.setattr(shared, "SHARED_LIMITS", replace(shared.SHARED_LIMITS, poll_seconds=0.0))
     monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.FRESH_SECONDS", -1.0)
     store, clock = InMemoryStore(), Clock()
     with (

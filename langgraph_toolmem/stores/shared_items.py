@@ -1,0 +1,314 @@
+"""Items of a shared store: where they are, and what they say. A ``BaseStore`` has no transactions, so each item has one
+writer, or all who write it write the same:
+
+``(*root, "log", worker)``    the worker's events, numbered from 0 without gaps: ``k`` key, ``u`` user, ``r`` run, ``b``
+``(*root, "workers")``        how many events each has (``n``), and when it wrote the last (``t``)
+``(*root, "index")``          one `SharedSnapshot` each: a graph, and how many events of each worker are in it
+``(*root, "snapshot", id)``   the parts of that graph
+``(*root, "forgotten")``      a user or runs, by the snapshot that was the first without them
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
+
+from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.stores.events import EMPTY, Row
+
+Values: TypeAlias = dict[str, Any]
+
+logger = logging.getLogger("langgraph_toolmem.shared")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimits:
+    """Sizes and times of the exchange with a shared store.
+
+    Attributes:
+        page: items that are read or written in one call.
+        part_bytes: length of a part of a snapshot.
+        snapshot_every: events that no snapshot holds from which a worker writes one (up to twice as many: each its own
+            number).
+        gather_seconds: events wait so long for others, to be sent with them.
+        poll_seconds: steps have others' events looked for at most this often.
+        idle_seconds: the thread ends after so long without work.
+        first_pause: seconds before a store that failed is asked again; doubled up to the longest.
+        longest_pause: in seconds.
+        attempts: looks of one round while others write.
+        missing_attempts: looks of one round for events that are missing, which the next round asks for again.
+        lease_seconds: a snapshot whose announcement is unconfirmed and older than this has a writer that was killed, or
+            gives up.
+        dead_seconds: a worker that sent nothing for so long may be taken off the list.
+        forgotten_seconds: notes of what was forgotten are kept so long.
+    """
+
+    page: int = 500
+    part_bytes: int = 256 * 1024
+    snapshot_every: int = 4_000
+    gather_seconds: float = 0.05
+    poll_seconds: float = 1.0
+    idle_seconds: float = 30.0
+    first_pause: float = 0.25
+    longest_pause: float = 30.0
+    attempts: int = 20
+    missing_attempts: int = 3
+    lease_seconds: float = 30.0
+    dead_seconds: float = 7200.0
+    forgotten_seconds: float = 90 * 86400.0
+
+
+SHARED_LIMITS: Final = SharedLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSnapshot:
+    """The announcement of a graph in the store.
+
+    Attributes:
+        id: increases from one to the next.
+        era: id of its first snapshot: "" or the last one that forgot something.
+        parts: number of its parts.
+        cursors: events of each worker that are in it.
+        begins: events below these are in the snapshot before it, too; they are deleted.
+        left: events below these have been deleted.
+        by: its process.
+        at: time of the announcement.
+        done: confirmed.
+    """
+
+    id: str
+    era: str
+    parts: int
+    cursors: dict[str, int]
+    begins: dict[str, int]
+    left: dict[str, int]
+    by: str
+    at: float
+    done: bool = False
+
+    def to_plain(self) -> Values:
+        """Return the value of the item; its key is the id."""
+        plain = asdict(self)
+        del plain["id"]
+        return plain
+
+    @staticmethod
+    def from_plain(key: str, plain: Mapping[str, Any]) -> SharedSnapshot:
+        """Return the snapshot of an item; raise TypeError if the item has other fields."""
+        return SharedSnapshot(key, **plain)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgettingNote:
+    """A user or runs that a snapshot was the first without.
+
+    Attributes:
+        id: of the snapshot.
+        at: time of the note.
+        cursors: events of each worker that the snapshot has.
+    """
+
+    id: str
+    gone: Forgotten
+    at: float
+    cursors: dict[str, int]
+
+    def to_plain(self) -> Values:
+        """Return the value of the item; its key is the id."""
+        return {"user": self.gone.user, "runs": sorted(self.gone.runs), "at": self.at, "cursors": self.cursors}
+
+    @staticmethod
+    def from_plain(key: str, plain: Mapping[str, Any]) -> ForgettingNote:
+        gone = Forgotten(plain["user"], frozenset(plain["runs"]))
+        return ForgettingNote(key, gone, plain.get("at", 0.0), plain["cursors"])
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHead:
+    """How many events a worker has in the store, and when it wrote the last."""
+
+    events: int
+    at: float
+
+    def to_plain(self) -> Values:
+        return {"n": self.events, "t": self.at}
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any]) -> WorkerHead:
+        """Return the head; raise KeyError, TypeError or ValueError if the item has no such values."""
+        return WorkerHead(int(plain["n"]), float(plain["t"]))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """The state of the store at a look, and of this worker just before.
+
+    Attributes:
+        me: name of this worker, "" if it has none.
+        sent: events that this worker knows to be in the store.
+        heads: of all workers, by name.
+        snapshots: all of them.
+        newest: confirmed ones of the newest era, the newest first.
+        begins: first event of each log.
+    """
+
+    me: str
+    sent: int
+    heads: dict[str, WorkerHead]
+    snapshots: list[SharedSnapshot]
+    newest: list[SharedSnapshot]
+    begins: dict[str, int]
+
+    @property
+    def head(self) -> int:
+        """Number of this worker's events in the store."""
+        head = self.heads.get(self.me)
+        return 0 if head is None else head.events
+
+    @property
+    def latest(self) -> SharedSnapshot | None:
+        """The newest snapshot."""
+        return self.newest[0] if self.newest else None
+
+
+def event_to_plain(row: Row) -> Values:
+    """Return the value of an event's item."""
+    return {"k": row.key, "u": row.user, "r": row.run, "b": row.body}
+
+
+def event_from_plain(plain: Mapping[str, Any]) -> Row:
+    """Return the row of an event's item; an empty one if no worker of this package wrote the item."""
+    key, body = plain.get("k"), plain.get("b")
+    if isinstance(body, str) and (key is None or isinstance(key, str)):
+        return Row(key, str(plain.get("u")), str(plain.get("r")), body)
+    return EMPTY
+
+
+def item_key(number: int) -> str:
+    """Return a number as a key: keys of increasing numbers increase."""
+    return f"{number:012d}"
+
+
+class SharedItems:
+    """Reads and writes items of a store under one root.
+
+    Attributes:
+        calling: since when a call is under way, by ``time.monotonic``.
+    """
+
+    def __init__(self, store: BaseStore, namespace: tuple[str, ...]) -> None:
+        self.store = store
+        self.root = encode_namespace(namespace)
+        self.calling: float | None = None
+        self._said: set[str] = set()
+
+    def say(self, problem: str, error: Exception) -> None:
+        """Log a problem, once."""
+        if problem not in self._said:
+            self._said.add(problem)
+            root = ".".join(self.root)
+            logger.warning("%s: %s", root, problem)
+            # a driver's error may quote the event that it refused
+            logger.debug("%s: %s", root, problem, exc_info=error)
+
+    def batch(self, ops: Iterable[Op]) -> list[Any]:
+        """Do some operations in one call; return their results."""
+        wanted = list(ops)
+        if not wanted:
+            return []
+        self.calling = time.monotonic()
+        try:
+            return self.store.batch(wanted)
+        finally:
+            self.calling = None
+
+    # -- operations --
+
+    def get(self, kind: str, key: str, *of: str) -> GetOp:
+        return GetOp((*self.root, kind, *of), key, refresh_ttl=False)
+
+    def put(self, kind: str, key: str, value: Values, *of: str) -> PutOp:
+        return PutOp((*self.root, kind, *of), key, value, index=False)
+
+    def delete(self, kind: str, key: str, *of: str) -> PutOp:
+        return PutOp((*self.root, kind, *of), key, None, index=False)
+
+    def search(self, kind: str, offset: int = 0) -> SearchOp:
+        return SearchOp((*self.root, kind), limit=SHARED_LIMITS.page, offset=offset, refresh_ttl=False)
+
+    def announce(self, announced: SharedSnapshot) -> PutOp:
+        return self.put("index", announced.id, announced.to_plain())
+
+    def without(self, gone: SharedSnapshot) -> list[PutOp]:
+        """Return the operations that delete a snapshot."""
+        ops = [self.delete("snapshot", item_key(part), gone.id) for part in range(gone.parts)]
+        ops.append(self.delete("index", gone.id))
+        return ops
+
+    # -- reading --
+
+    def pages(self, kind: str, page: Sequence[Any]) -> Iterator[Any]:
+        """Yield all items of a kind, given their first page."""
+        for offset in count(SHARED_LIMITS.page, SHARED_LIMITS.page):
+            for item in page:
+                # A store may match more than was asked for: longer namespaces, or a wildcard in a label.
+                if item.namespace == (*self.root, kind):
+                    yield item
+            if len(page) < SHARED_LIMITS.page:
+                return
+            [page] = self.batch([self.search(kind, offset)])
+
+    def notes(self) -> list[ForgettingNote]:
+        """Return what was forgotten, in the store's order."""
+        [page] = self.batch([self.search("forgotten")])
+        return [ForgettingNote.from_plain(item.key, item.value) for item in self.pages("forgotten", page)]
+
+    def view(self, me: str, sent: int) -> StoreView:
+        """Look at the store, for a worker of a name ("" if it has none) that has sent some events."""
+        mine = self.get("workers", me or "-")  # pages may miss what changes meanwhile
+        workers, index, own = self.batch([self.search("workers"), self.search("index"), mine])
+        heads: dict[str, WorkerHead] = {}
+        for item in self.pages("workers", workers):
+            with suppress(KeyError, TypeError, ValueError):
+                heads[item.key] = WorkerHead.from_plain(item.value)
+        if own is not None:
+            with suppress(KeyError, TypeError, ValueError):
+                heads[own.key] = WorkerHead.from_plain(own.value)
+        snapshots: list[SharedSnapshot] = []
+        for item in self.pages("index", index):
+            with suppress(TypeError):
+                snapshots.append(SharedSnapshot.from_plain(item.key, item.value))
+        confirmed = [each for each in snapshots if each.done]
+        era = max((each.era for each in confirmed), default="")
+        newest = [each for each in confirmed if each.era == era]
+        newest.sort(key=_id, reverse=True)
+        begins = dict.fromkeys(heads, 0)
+        for each in newest:
+            for worker in heads:
+                begins[worker] = max(begins[worker], each.begins.get(worker, 0))
+        return StoreView(me, sent, heads, snapshots, newest, begins)
+
+
+def _id(announced: SharedSnapshot) -> str:
+    return announced.id
+
+
+def encode_namespace(namespace: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the namespace as a ``BaseStore`` accepts it; different namespaces stay different."""
+    labels: list[str] = []
+    for label in namespace:
+        encoded = label
+        for special in "=.\0":  # "=" first: it marks the others
+            encoded = encoded.replace(special, f"={ord(special):02X}")
+        labels.append(encoded or "=")
+    if labels[:1] == ["langgraph"]:  # the one word that a store refuses as the first label
+        labels[0] = f"={ord('l'):02X}anggraph"
+    return tuple(labels)

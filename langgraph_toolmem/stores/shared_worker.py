@@ -1,0 +1,171 @@
+"""A worker of a shared store: one ``memory.db``, that is all processes of its folder, or one process without a folder.
+
+Table ``meta`` holds its name (``worker``), how many of its events have a number (``numbered``), are in the store
+(``sent``) and in both snapshots of the store (``held``), how many events it has of each other worker (``cursors``), and
+the era of its graph.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.stores.events import EMPTY, NOT_IN_SNAPSHOTS, EventLog, Row
+from langgraph_toolmem.stores.shared_items import StoreView
+
+
+class WorkerRows:
+    """The rows of one worker, and what it knows of the others. Safe to use from several threads and processes."""
+
+    def __init__(self, database: EventLog) -> None:
+        self.database = database
+
+    # -- what the worker knows --
+
+    def value(self, name: str, missing: Any) -> Any:
+        """Return a value of ``meta``."""
+        for (value,) in self.database.ask("SELECT value FROM meta WHERE name = ?", (name,)):
+            return value
+        return missing
+
+    @property
+    def name(self) -> str:
+        """Name of the worker, "" before its first look."""
+        return str(self.value("worker", ""))
+
+    @property
+    def sent(self) -> int:
+        return int(self.value("sent", 0))
+
+    @property
+    def held(self) -> int:
+        return int(self.value("held", 0))
+
+    @property
+    def era(self) -> str:
+        return str(self.value("era", ""))
+
+    @property
+    def cursors(self) -> dict[str, int] | None:
+        """Events of each other worker that are in the graph; None before the first exchange."""
+        text = self.value("cursors", None)
+        cursors: dict[str, int] | None = None if text is None else json.loads(text)
+        return cursors
+
+    def waiting(self) -> int:
+        """Return how many events are not in the store yet."""
+        waiting = (
+            "origin = '' AND (number IS NULL OR number >= ifnull((SELECT value FROM meta WHERE name = 'sent'), 0))"
+        )
+        for (rows,) in self.database.ask(f"SELECT count(*) FROM events WHERE {waiting}"):
+            return int(rows)
+        return 0
+
+    # -- changes --
+
+    def begin(self) -> None:
+        """Begin to exchange events with a store that holds none."""
+        with self.database.writing() as rows:
+            write_meta(rows, {"cursors": "{}"})
+
+    def mark_sent(self, end: int) -> None:
+        """Note that events below a number are in the store."""
+        with self.database.writing() as rows:
+            latest = "max(?, ifnull((SELECT value FROM meta WHERE name = 'sent'), 0))"
+            rows.execute(f"INSERT OR REPLACE INTO meta VALUES ('sent', {latest})", (end,))
+
+    def begin_era(self, name: str, end: int) -> None:
+        """Note an era whose first snapshot holds all events below a number; unsent ones are not sent any more."""
+        with self.database.writing() as rows:
+            write_meta(rows, {"era": name, "held": end})
+
+    @contextmanager
+    def numbered(self) -> Iterator[int]:
+        """Number the events that have none, in a transaction; yield how many this worker has. A number is final."""
+        with self.database.writing() as rows:
+            end = int(self.value("numbered", 0))
+            new = rows.execute("SELECT seq FROM events WHERE origin = '' AND number IS NULL ORDER BY seq").fetchall()
+            for (seq,) in new:
+                rows.execute("UPDATE events SET number = ? WHERE seq = ?", (end, seq))
+                end += 1
+            write_meta(rows, {"numbered": end})
+            yield end
+
+    def count(self) -> int:
+        """Number the events that have none; return how many this worker has."""
+        with self.numbered() as end:
+            return end
+
+    def read(self, start: int, end: int) -> dict[int | None, Row | None]:
+        """Return own rows by number, from one number to before another; a damaged row is None."""
+        stored = self.database.read("origin = '' AND number >= ? AND number < ?", (start, end))
+        return {each.number: each.row for each in stored}
+
+    def withdraw(self, gone: Forgotten, start: int = 0) -> list[int | None]:
+        """Blank what was forgotten among own events from a number on; return their numbers."""
+        own = "SELECT seq, user, run, number FROM events WHERE origin = '' AND (number IS NULL OR number >= ?)"
+        blank = "UPDATE events SET key = NULL, user = '', run = '', body = '[]', checksum = ? WHERE seq = ?"
+        numbers: list[int | None] = []
+        with self.database.writing() as rows:
+            for seq, user, run, number in rows.execute(own, (start,)).fetchall():
+                if gone.has(run, user):
+                    rows.execute(blank, (EMPTY.checksum, seq))
+                    numbers.append(number)
+        return numbers
+
+    def shorten(self, upto: int) -> None:
+        """Delete rows up to one that are in the graph, but those that both snapshots of the store lack."""
+        with self.database.writing() as rows:
+            rows.execute(f"DELETE FROM events WHERE seq <= ? AND NOT ({NOT_IN_SNAPSHOTS})", (upto,))
+
+    # -- who the worker is --
+
+    def identify(self, view: StoreView) -> bool:
+        """Return True if this worker is who it was. Else it is a new one: one that never looked, a copy of a folder,
+        one that was restored from a backup (the store has events that it has not) or was taken off the list. What was
+        sent under the old name is another worker's now."""
+        me, numbered = self.name, int(self.value("numbered", 0))
+        if me != view.me:
+            return False
+        has_events = view.head > 0 or not view.sent
+        if me and self._place() == self.value("place", None) and view.head <= numbered and has_events:
+            return True
+        # Two workers of one name would number different events alike, and overwrite each other's.
+        with self.database.writing() as rows:
+            if self.name == me:
+                self._rename(rows, view, numbered)
+        return False
+
+    def _rename(self, rows: sqlite3.Connection, view: StoreView, numbered: int) -> None:
+        me, known = view.me, self.cursors
+        new: dict[str, Any] = {"numbered": 0, "sent": 0, "held": 0}
+        if me:
+            sent = view.sent
+            if view.latest is not None:
+                sent = view.latest.cursors.get(me, sent)
+            end = min(view.head or sent, numbered)
+            rows.execute("UPDATE events SET origin = ? WHERE origin = '' AND number < ?", (me, end))
+            rows.execute("UPDATE events SET number = NULL WHERE origin = ''")
+            if known is not None:
+                new["cursors"] = json.dumps({**known, me: end})
+        else:  # numbered rows are of a damaged `memory.db`: most were sent, and come back from the store
+            rows.execute("DELETE FROM events WHERE origin = '' AND number IS NOT NULL")
+            rows.execute("DELETE FROM meta WHERE name = 'cursors'")
+        new["worker"] = uuid.uuid4().hex
+        new["place"] = self._place()
+        write_meta(rows, new)
+
+    def _place(self) -> str:
+        path = self.database.path
+        return "" if path is None else f"{socket.gethostname()}|{path.stat().st_ino}"
+
+
+def write_meta(rows: sqlite3.Connection, values: Mapping[str, Any]) -> None:
+    """Write values of ``meta`` in the transaction that is open."""
+    rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
