@@ -19,8 +19,9 @@ from benchmarks import command, conclude, done, load, present, show
 from benchmarks.measures import Live, Row, acted, best_yield, declared, live, with_budget
 from benchmarks.yardsticks import BackOffNGram, ExactCache, Yardstick, call_of
 from langgraph_toolmem.inertia.decision import Decision, calls_text
-from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.offline.replay import replay
+from langgraph_toolmem.papers.autotool import PaperPolicy
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools

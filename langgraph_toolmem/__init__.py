@@ -39,7 +39,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.context import PrefetchedContext
     from langgraph_toolmem.inertia.decision import Decision, Proposal
-    from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
+    from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
     from langgraph_toolmem.inertia.prefetch import Prefetch
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
@@ -48,6 +48,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.planner import Plan
     from langgraph_toolmem.navigator.tool_search.search import ToolHit
+    from langgraph_toolmem.papers.autotool import PaperPolicy
     from langgraph_toolmem.report.report import Report
     from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.sit import SIT
@@ -65,7 +66,7 @@ _HOMES = {
     "InertiaPolicy": "inertia.policy",
     "InertiaSettings": "inertia.settings",
     "Navigator": "navigator",
-    "PaperPolicy": "inertia.policy",
+    "PaperPolicy": "papers.autotool",
     "Plan": "navigator.plan.planner",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",

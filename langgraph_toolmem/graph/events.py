@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+
+from typing_extensions import Self
 
 from langgraph_toolmem.graph.shapes import (
     NUMBER,
@@ -87,6 +89,44 @@ def have_shape(kind: type[Event], events: Collection[Plain]) -> bool:
         least = None if declared.least is None else declared.least + 1
         _SHAPES[kind] = RecordOf((TEXT, *declared.columns), least)
     return _SHAPES[kind].fit(events)
+
+
+E = TypeVar("E", bound=Event)
+
+
+def rows_of(events: Mapping[str, Event]) -> dict[str, Plain]:
+    """Return events by their first field in plain containers, as a table keeps them in a snapshot."""
+    return {key: list(event.values()[1:]) for key, event in events.items()}
+
+
+def events_of(kind: type[E], rows: Mapping[str, Plain]) -> dict[str, E]:
+    """Return the inverse of `rows_of`."""
+    make: Callable[..., E] = kind
+    return {key: make(key, *fields) for key, fields in rows.items()}
+
+
+class PlainRecord(Protocol):
+    """A record of a table that is written to a snapshot as plain values."""
+
+    def to_plain(self) -> Plain:
+        """Return the fields in their order."""
+
+    @classmethod
+    def from_plain(cls, fields: Plain) -> Self:
+        """Return the inverse of `to_plain`."""
+
+
+R = TypeVar("R", bound=PlainRecord)
+
+
+def plain_of(records: Mapping[str, PlainRecord]) -> dict[str, Plain]:
+    """Return the records of a table in plain containers."""
+    return {key: record.to_plain() for key, record in records.items()}
+
+
+def records_of(kind: type[R], rows: Mapping[str, Plain]) -> dict[str, R]:
+    """Return the inverse of `plain_of`."""
+    return {key: kind.from_plain(fields) for key, fields in rows.items()}
 
 
 @dataclass(frozen=True)

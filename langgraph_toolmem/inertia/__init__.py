@@ -8,7 +8,7 @@ within a budget of misses, and for a request like those seen before.
 
 ==================  ==========================================================
 ``Inertia``         this method: its decisions and their results
-``calibrated``      the default policy, in order; ``paper``: AutoTool's
+``calibrated``      the default decision, in order; AutoTool's own is `papers.autotool`
 ``candidates``      what may come, and with which arguments
 ``estimator``       how likely each candidate is: one ridge logistic regression
 ``novelty``         requests unlike those of the record
@@ -17,6 +17,7 @@ within a budget of misses, and for a request like those seen before.
 ``corrections``     calls that the model corrected, sources that were wrong
 ``budget``          the number of calls that may be wrong
 ``record``          hits and misses, calls made, as events of the evidence graph
+``changes``         changes that the memory made, for a person to review
 ``policy``          when to act; ``settings``: what a host's context changes
 ``decision``        the answer, its reason, and what traces show of it
 ``report``          the section of the memory's report
@@ -44,11 +45,13 @@ from langgraph_toolmem.graph.records import ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia import calibrated, guards, paper
-from langgraph_toolmem.inertia.agents import AUDIT, SHADOW, AgentPolicy, Agents, check_of, would_save
+from langgraph_toolmem.inertia import calibrated, guards
+from langgraph_toolmem.inertia.agents import AUDIT, SHADOW, AgentPolicy, Agents, check_of
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
+from langgraph_toolmem.inertia.calibrated import ModelTurn, Similarity, Tables
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, Guess, learn_case
+from langgraph_toolmem.inertia.changes import Changes
 from langgraph_toolmem.inertia.context import (
     ContextHeldOut,
     ContextMade,
@@ -58,27 +61,29 @@ from langgraph_toolmem.inertia.context import (
     call_digest,
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
+from langgraph_toolmem.inertia.counters import REVIEWED
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, of_tools
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.exchange import ContextStore
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
-from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy, with_records
+from langgraph_toolmem.inertia.policy import InertiaPolicy, with_records
 from langgraph_toolmem.inertia.prefetch import Registry
 from langgraph_toolmem.inertia.record import (
     MOST_STANDS_FOR,
-    REVIEWED,
-    Changes,
     InertiaEvidence,
+    JudgedCall,
+    PredictionOutcome,
     TurnClosed,
+    TurnOpened,
     begin_shortcut,
     credit_correction,
     credit_judged,
     credit_repeated_failure,
     credit_shortcut,
     failing_share,
+    judged_calls,
     open_turn,
-    plain_judged,
 )
 from langgraph_toolmem.inertia.report import section_of, with_context
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
@@ -94,10 +99,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.runs.tools import ToolSpec
 
 
-MAX_TOLD: Final = 256
-"""Sets of tools that are logged."""
-
-ONLY_THE_MODEL_READS: Final = "the request holds a picture or file, which only the model reads"
+MAX_LOGGED: Final = 256
+"""Sets of tools, and lines about them, that are logged."""
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
@@ -134,7 +137,7 @@ class Inertia(Method):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
-        self._told: set[object] = set()
+        self._logged: set[object] = set()
 
     def open(self, core: Core) -> None:
         """Register the tables."""
@@ -145,7 +148,7 @@ class Inertia(Method):
         self.corrections = core.register(Corrections)
         self.context = core.register(ContextRecord)
         self.agents = core.register(Agents)
-        self._tables = calibrated.Tables(
+        self._tables = Tables(
             self.evidence,
             core.register(CallContexts),
             core.register(NoveltyRecord),
@@ -154,7 +157,7 @@ class Inertia(Method):
             core.register(Estimator),
             self.corrections,
         )
-        self.similarity: paper.Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
+        self.similarity: Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- deciding ---
 
@@ -269,31 +272,54 @@ class Inertia(Method):
                 decision = decision.held(Refusal("context", "it is looked up before the model is asked"))
             if recorded:
                 core.executions.begins(run.next_key)
-            whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
             asking = agent or AgentPolicy("", chosen)
             if decision.acts:
-                begun = begin_shortcut(decision, core.graph.turns)
-                begun += call_made(decision, state.user_key, run.digest, user.digest)
-                begun += self.agents.begun(asking, core.hour(), acted=True)
-                core.apply(digest("shortcut", run.next_key), begun, **whose)
+                record = self._shortcut_begins(decision, state, run, user.digest, asking)
+                core.apply(digest("shortcut", run.next_key), record, user=user.digest, run=run.digest)
             elif not self.evidence.knows(run.next_key):
-                audit = decision.would_act and forbidden is None and not chosen.shadow and not by_context
-                begun = open_turn(core.graph, state, run.next_key, decision, user.digest, audit=audit)
-                begun += self.agents.begun(asking, core.hour(), acted=False)
-                in_shadow = would_save(decision, asking, forbidden)
-                if decision.proposal is not None and (in_shadow or audit):
-                    begun += check_of(
-                        decision.proposal,
-                        run.next_key,
-                        asking,
-                        found_by=SHADOW if in_shadow else AUDIT,
-                        hour=core.hour(),
-                        thread=run.thread_id or "",
-                        **whose,
-                    )
-                core.apply(None, begun, **whose)
+                checked = _check_of_turn(decision, chosen, asking, forbidden, by_context=by_context)
+                record = self._model_turn_begins(decision, state, run, user.digest, asking, checked)
+                core.apply(None, record, user=user.digest, run=run.digest)
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         return of_tools(decision, names)
+
+    def _shortcut_begins(
+        self, decision: Decision, state: RunState, run: Run, user: str | None, agent: AgentPolicy
+    ) -> Record:
+        """Return the record of a turn in which a call is made without the model."""
+        core = self.core
+        return [
+            *begin_shortcut(decision, core.graph.turns),
+            *call_made(decision, state.user_key, run.digest, user),
+            *self.agents.begun(agent, core.hour(), acted=True),
+        ]
+
+    def _model_turn_begins(
+        self,
+        decision: Decision,
+        state: RunState,
+        run: Run,
+        user: str | None,
+        agent: AgentPolicy,
+        found_by: str,
+    ) -> Record:
+        """Return the record of a turn that the model takes; its answer checks the call `found_by` SHADOW or AUDIT."""
+        core = self.core
+        turn, hour = run.next_key or "", core.hour()
+        record = open_turn(core.graph, state, turn, decision, user, audit=found_by == AUDIT)
+        record += self.agents.begun(agent, hour, acted=False)
+        if found_by and decision.proposal is not None:
+            record += check_of(
+                decision.proposal,
+                turn,
+                agent,
+                found_by=found_by,
+                run=run.digest,
+                user=user,
+                hour=hour,
+                thread=run.thread_id or "",
+            )
+        return record
 
     def foresee(
         self,
@@ -377,24 +403,11 @@ class Inertia(Method):
             chosen_by: who chose the calls so far. Defaults to what the run says.
         """
         graph, policy = self.core.graph, with_records(policy, names)
-        if isinstance(policy, PaperPolicy):
-            chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
-            decision = paper.decide(
-                graph,
-                state,
-                rules=self.evidence.rules,
-                budget=self.budget,
-                specs=specs,
-                policy=policy,
-                similarity=self.similarity,
-                chosen_by=chosen,
-                draw=self._draw(state),
-            )
-            if state.media:  # the paper's rules look at tools and arguments alone
-                decision = Decision(None, Refusal("picture", ONLY_THE_MODEL_READS), decision.options)
-            return decision, ()
-        neighbours = graph.cases.near(state, k=NEIGHBOURS)
-        turn = calibrated.ModelTurn(
+        if chosen_by is None:
+            chosen_by = [step.chosen_by for step in state.steps]
+        published = policy.published_rule()
+        neighbours = graph.cases.near(state, k=NEIGHBOURS) if published is None else ()
+        turn = ModelTurn(
             graph=graph,
             state=state,
             neighbours=neighbours,
@@ -404,28 +417,31 @@ class Inertia(Method):
             constants=self.core.constants,
             today=self.core.hour() // 24,
             draw=self._draw(state),
+            chosen_by=chosen_by,
+            similarity=self.similarity,
         )
-        return calibrated.decide(turn), neighbours
+        rule = published or calibrated.decide
+        return rule(turn), neighbours
 
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
         """Log once per set of tools what the developer's declarations cover, and what nobody declared."""
         catalogue = self.core.catalogue
-        key = id(tools) if tools is not None else ("all", len(catalogue.specs))
-        if key in self._told or len(self._told) >= MAX_TOLD:
+        key: object = ("all", len(catalogue.specs)) if tools is None else id(tools)
+        if key in self._logged or len(self._logged) >= MAX_LOGGED:
             return
-        known = {*catalogue.known, *(tools or ())}
+        self._logged.add(key)
+        specs = {**catalogue.known, **(tools or {})}
         whole = catalogue.given is not None
-        lines = list(guards.misnamed(policy, known, whole=whole))
-        lines += catalogue.declarations.lines(catalogue.marked({**catalogue.known, **(tools or {})}), whole=whole)
-        there = catalogue.marked(tools)
-        missing = guards.undeclared(there, policy)
-        reading = suggested(there[name] for name in missing)
+        lines = list(guards.misnamed(policy, specs, whole=whole))
+        lines += catalogue.declarations.lines(catalogue.marked(specs), whole=whole)
+        available = catalogue.marked(tools)
+        missing = guards.undeclared(available, policy)
+        reading = suggested(available[name] for name in missing)
         lines.append((logging.WARNING if reading else logging.DEBUG, undeclared_line(missing, reading)))
         for level, line in lines:
-            if line and line not in self._told:
+            if line and line not in self._logged:
                 logger.log(level, line)
-                self._told.add(line)
-        self._told.add(key)
+                self._logged.add(line)
 
     def _draw(self, state: RunState) -> float:
         """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the state of the run.
@@ -439,90 +455,118 @@ class Inertia(Method):
 
     def turn(self, learned: LearnedTurn) -> Record:
         """Return the result of the prediction before a turn that the model made or the shortcut took."""
-        options = learned.options.get(self.name, {})
-        policy: InertiaPolicy = options.get("policy") or self.policy
-        state, specs, names = learned.state, learned.specs, self.core.catalogue.records()
-        turn, number = learned.turn, self.core.graph.turns
-        credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "number": number}
+        state, turn, number = learned.state, learned.turn, self.core.graph.turns
         chosen_by = self._chosen_by(learned)
-        opened = self.evidence.open_turns.get(turn.key)
-        if opened is not None and state.seen is NOTHING_SEEN:
-            state.seen = SeenDigests.of(opened.seen)
-        record, acts, judged, would_act = self._closed(turn), False, list[list[Any]](), 0
-
-        def decide() -> Decision:
-            decision, learned.neighbours = self.decide(
-                state, policy=policy, user=learned.user, specs=specs, names=names, chosen_by=chosen_by
-            )
-            return decision
-
-        def changes(tool: str) -> bool:
-            return tool in specs and may_write(tool, specs)
-
-        stopped, stands_for = "", self.context.stands_for(turn.key)
-        credited["stands_for"] = stands_for
-        if turn.chosen_by == "shortcut":
-            asked = [step.tool for step in turn.steps]
-            changing = int(any(map(changes, asked)))
-            if any(step.review for step in turn.steps):
-                # A person looked at the call and did not let it pass: that is a check, and it missed.
-                made = decide()
-                if made.options:
-                    asked = [made.options[0].tool]  # the step has the tool that took its place
-                stopped = asked[0]
-                record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
-                record += [Count("wrong"), ToolCount(stopped, "wrong"), *self.agents.stopped(learned, stopped)]
-                record.append(Checked(number, changing, 1, SHADOWED))
-            failing = {step.tool for step in turn.steps if step.status == "failed"}
-            share = max((failing_share(self.core.graph, tool) for tool in failing), default=0.0)
-            record += credit_shortcut(turn, asked, changes=changing, number=number, fails_anyway=share)
-        elif turn.chosen_by == "context" or not stands_for:
-            pass  # the model read the look-up that was predicted: that says nothing about the prediction
-        elif opened is not None:
-            judged, would_act = opened.judged, opened.would_act
-            record += credit_judged(turn, judged, would_act=would_act, **credited)
-            if not isinstance(policy, PaperPolicy):
-                learned.neighbours = self.core.graph.cases.near(state, k=NEIGHBOURS)
-        else:
-            decision = decide()
-            judged = plain_judged(decision)
-            would_act = int(decision.would_act)
-            record += credit_judged(turn, judged, would_act=would_act, **credited)
-            acts = decision.acts
-            if (on_turn := options.get("on_turn")) is not None:
-                on_turn(turn, decision)
+        record = self._closed(turn)
+        outcome = self._outcome(learned)
+        record += outcome.record
         record += self.context.learned(as_called(turn))
         if turn.chosen_by == "model":
             record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
-            record += self._corrected(learned, judged, number, checked=bool(would_act))
-        guess: Guess | None = None
-        if stopped:
-            guess = Guess(stopped, 1.0, changes(stopped), stopped=True)
-        elif judged:
-            tool, _, _, confidence, *_ = judged[0]
-            guess = Guess(tool, confidence, changes(tool))
-        record += learn_case(self.cases, learned, guess, number)
+            record += self._corrected(learned, outcome, number)
+        record += learn_case(self.cases, learned, _guess(outcome, learned), number)
         record += followed(state, turn, learned.thread, learned.user)
-        record += [ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review]
-        record += credit_varied(state, specs)
+        for step in turn.steps:
+            if step.review:
+                record.append(ToolCount(step.tool, REVIEWED))
+        record += credit_varied(state, learned.specs)
         record += self.changes.record(learned)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
-        chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
+        chooser = "shortcut" if outcome.acts else turn.chosen_by
+        chosen_by.extend([chooser] * len(turn.steps))
         return record
 
-    def _corrected(self, learned: LearnedTurn, judged: list[list[Any]], number: int, *, checked: bool) -> Record:
-        """Return the events by which a turn of the model judges the memory's calls before it, and sources of values.
+    def _outcome(self, learned: LearnedTurn) -> PredictionOutcome:
+        """Return the prediction before a turn, compared with the turn."""
+        turn = learned.turn
+        opened = self.evidence.open_turns.get(turn.key)
+        if opened is not None and learned.state.seen is NOTHING_SEEN:
+            learned.state.seen = SeenDigests.of(opened.seen)
+        if turn.chosen_by == "shortcut":
+            return self._shortcut_outcome(learned)
+        if turn.chosen_by == "context" or not self.context.stands_for(turn.key):
+            # The model read the look-up that was predicted: that says nothing about the prediction.
+            return PredictionOutcome()
+        if opened is not None:
+            return self._opened_outcome(learned, opened)
+        return self._unopened_outcome(learned)
 
-        `checked`: the likeliest of the judged calls would have been made.
-        """
-        record, wrong = settle(self.corrections, learned, number)
-        for call in wrong:
-            record += credit_correction(call, number) + self.agents.corrected(learned, call)
-        for tool, _, _, sure, *_, values in judged[:1]:
-            steps = [step for step in learned.turn.steps if step.tool == tool and not step.review]
-            counts = checked and sure >= SURE
-            record += judge_sources(self.corrections, values, steps, number, wrong=counts)
+    def _shortcut_outcome(self, learned: LearnedTurn) -> PredictionOutcome:
+        """Return the outcome of a turn that the shortcut took."""
+        turn, graph = learned.turn, self.core.graph
+        asked = [step.tool for step in turn.steps]
+        changes = int(any(_changes(tool, learned) for tool in asked))
+        outcome = PredictionOutcome()
+        if any(step.review for step in turn.steps):
+            # A person looked at the call and did not let it pass: that is a check, and it missed.
+            decision = self._decide_again(learned)
+            if decision.options:
+                asked = [decision.options[0].tool]  # the step has the tool that took its place
+            outcome.stopped = asked[0]
+            outcome.record += self._credit(learned, judged_calls(decision), would_act=0)
+            outcome.record += [Count("wrong"), ToolCount(outcome.stopped, "wrong")]
+            outcome.record += self.agents.stopped(learned, outcome.stopped)
+            outcome.record.append(Checked(graph.turns, changes, 1, SHADOWED))
+        failed = {step.tool for step in turn.steps if step.status == "failed"}
+        fails_anyway = max((failing_share(graph, tool) for tool in failed), default=0.0)
+        outcome.record += credit_shortcut(turn, asked, changes=changes, number=graph.turns, fails_anyway=fails_anyway)
+        return outcome
+
+    def _opened_outcome(self, learned: LearnedTurn, opened: TurnOpened) -> PredictionOutcome:
+        """Return the outcome of a turn whose beginning is on record, with the calls that were predicted then."""
+        judged = opened.judged_calls()
+        if self._policy_of(learned).published_rule() is None:
+            learned.neighbours = self.core.graph.cases.near(learned.state, k=NEIGHBOURS)
+        record = self._credit(learned, judged, would_act=opened.would_act)
+        return PredictionOutcome(record, judged, would_act=bool(opened.would_act))
+
+    def _unopened_outcome(self, learned: LearnedTurn) -> PredictionOutcome:
+        """Return the outcome of a turn whose beginning was not seen, such as one in a log: it is predicted now."""
+        decision = self._decide_again(learned)
+        judged = judged_calls(decision)
+        record = self._credit(learned, judged, would_act=int(decision.would_act))
+        on_turn = learned.options.get(self.name, {}).get("on_turn")
+        if on_turn is not None:
+            on_turn(learned.turn, decision)
+        return PredictionOutcome(record, judged, would_act=decision.would_act, acts=decision.acts)
+
+    def _decide_again(self, learned: LearnedTurn) -> Decision:
+        decision, learned.neighbours = self.decide(
+            learned.state,
+            policy=self._policy_of(learned),
+            user=learned.user,
+            specs=learned.specs,
+            names=self.core.catalogue.records(),
+            chosen_by=self._chosen_by(learned),
+        )
+        return decision
+
+    def _credit(self, learned: LearnedTurn, judged: Sequence[JudgedCall], *, would_act: int) -> Record:
+        return credit_judged(
+            learned.turn,
+            judged,
+            would_act=would_act,
+            audit_rate=self._policy_of(learned).audit_rate,
+            number=self.core.graph.turns,
+            stands_for=self.context.stands_for(learned.turn.key),
+        )
+
+    def _policy_of(self, learned: LearnedTurn) -> InertiaPolicy:
+        policy: InertiaPolicy | None = learned.options.get(self.name, {}).get("policy")
+        return policy or self.policy
+
+    def _corrected(self, learned: LearnedTurn, outcome: PredictionOutcome, number: int) -> Record:
+        """Return the events by which a turn of the model judges the memory's calls before it, and sources of values."""
+        record, wrong_calls = settle(self.corrections, learned, number)
+        for call in wrong_calls:
+            record += credit_correction(call, number)
+            record += self.agents.corrected(learned, call)
+        if outcome.judged:
+            likeliest = outcome.judged[0]
+            steps = [step for step in learned.turn.steps if step.tool == likeliest.tool and not step.review]
+            wrong = outcome.would_act and likeliest.confidence >= SURE
+            record += judge_sources(self.corrections, likeliest.values, steps, number, wrong=wrong)
         return record
 
     def repeated(self, learned: LearnedTurn) -> Record:
@@ -533,19 +577,50 @@ class Inertia(Method):
 
     def _chosen_by(self, learned: LearnedTurn) -> list[str]:
         """Return who chose the calls before a turn, as this pass counts."""
-        found: list[str] = learned.scratch.setdefault(self.name, [step.chosen_by for step in learned.state.steps])
-        return found
+        before: list[str] = [step.chosen_by for step in learned.state.steps]
+        chosen_by: list[str] = learned.scratch.setdefault(self.name, before)
+        return chosen_by
 
     def _closed(self, turn: Turn) -> Record:
-        return [TurnClosed(turn.key)] if turn.key in self.evidence.open_turns else []
+        if turn.key not in self.evidence.open_turns:
+            return []
+        return [TurnClosed(turn.key)]
 
     def report(self) -> Section | None:
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
             unknown = self.core.catalogue.declarations.unknown(self.core.catalogue.known)
-            known = (self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
-            return with_context(section_of(*known), self.context)
+            section = section_of(self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
+            return with_context(section, self.context)
+
+
+def _changes(tool: str, learned: LearnedTurn) -> bool:
+    """Return True if a tool that is available in a turn may change something."""
+    return tool in learned.specs and may_write(tool, learned.specs)
+
+
+def _guess(outcome: PredictionOutcome, learned: LearnedTurn) -> Guess | None:
+    """Return the tool that was expected in a turn; None if no prediction was judged."""
+    if outcome.stopped:
+        return Guess(outcome.stopped, 1.0, _changes(outcome.stopped, learned), stopped=True)
+    if not outcome.judged:
+        return None
+    likeliest = outcome.judged[0]
+    return Guess(likeliest.tool, likeliest.confidence, _changes(likeliest.tool, learned))
+
+
+def _check_of_turn(
+    decision: Decision, policy: InertiaPolicy, agent: AgentPolicy, forbidden: Refusal | None, *, by_context: bool
+) -> str:
+    """Return SHADOW or AUDIT if the model's answer checks a call that would be made; "" if there is none."""
+    if not decision.would_act or forbidden is not None:
+        return ""
+    if agent.policy.shadow:
+        return SHADOW
+    if policy.shadow or by_context:
+        return ""
+    return AUDIT
 
 
 def _is_for_context(decision: Decision, lookups: Collection[str]) -> bool:

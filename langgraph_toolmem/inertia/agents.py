@@ -11,21 +11,15 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
+from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record, events_of, plain_of, records_of, rows_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.corrections import CallMade
-from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, calls_text
+from langgraph_toolmem.inertia.decision import Proposal, calls_digest, digest_of_turn
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.run import Turn
 
-MAX_AGENTS: Final = 64
-"""Agents that are kept, those seen last."""
-MAX_CHECKS: Final = 4_096
-"""Calls that wait for the model's answer to check them."""
-MAX_WRONG: Final = 100
-"""Wrong calls that are kept, the newest ones."""
 MAX_TEXT: Final = 300
-"""Characters of such a call's arguments, and of the model's act."""
+"""Characters of a wrong call's arguments, and of the model's act."""
 SHADOW: Final = "in shadow mode"
 AUDIT: Final = "checked by chance"
 CORRECTED: Final = "corrected by the model"
@@ -57,10 +51,12 @@ class AgentPolicy:
         """The mode in words."""
         if not self.policy.shadow:
             return "acting"
-        return "prefetching look-ups, nothing is called in the model's place" if self.prefetch else "shadow"
+        if self.prefetch:
+            return "prefetching look-ups, nothing is called in the model's place"
+        return "shadow"
 
 
-@lru_cache(maxsize=MAX_AGENTS)
+@lru_cache(maxsize=64)
 def _key_of(agent: AgentPolicy) -> str:
     return digest("agent", agent.name, canonical(agent.policy.to_dict()), agent.prefetch)
 
@@ -165,8 +161,28 @@ class AgentRow:
     checks: int = 0
     right: int = 0
 
+    def to_plain(self) -> list[Any]:
+        """Return the fields in their order, as a snapshot has them."""
+        return [
+            self.hour,
+            self.name,
+            self.policy,
+            self.prefetch,
+            self.turns,
+            self.acted,
+            self.checks,
+            self.right,
+        ]
+
+    @classmethod
+    def from_plain(cls, fields: Sequence[Any]) -> AgentRow:
+        """Return the inverse of `to_plain`."""
+        return cls(*fields)
+
     def given(self) -> AgentPolicy | None:
-        """Return the agent's policy; None if this version cannot read it."""
+        """Return the agent's policy; None if it was not reported yet, or this version cannot read it."""
+        if not self.policy:
+            return None
         try:
             policy = InertiaPolicy.from_dict(self.policy)
         except (ConfigurationError, TypeError):  # stored by another version: the report goes on without it
@@ -181,6 +197,9 @@ class Agents(Table):
         rows: key of an agent -> its counts.
         checks: key of a model turn -> the call that its answer checks.
         wrong: key of a model turn -> the call that was wrong in it.
+        most_agents: agents that are kept, those seen last.
+        most_checks: calls that wait for the model's answer to check them.
+        most_wrong: wrong calls that are kept, the newest ones.
     """
 
     name = "agents"
@@ -189,6 +208,9 @@ class Agents(Table):
         "checks": shapes.RowsOf(shapes.fields_of(CheckOpened, 1)),
         "wrong": shapes.RowsOf(shapes.fields_of(WrongCall, 1)),
     }
+    most_agents: ClassVar[int] = 64
+    most_checks: ClassVar[int] = 4_096
+    most_wrong: ClassVar[int] = 100
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -208,8 +230,9 @@ class Agents(Table):
 
     def _row(self, agent: str) -> AgentRow:
         row = self.rows.setdefault(agent, AgentRow())
-        if len(self.rows) > MAX_AGENTS:
-            del self.rows[min(self.rows, key=lambda key: self.rows[key].hour)]
+        if len(self.rows) > self.most_agents:
+            seen_first, _ = min(self.rows.items(), key=_hour_of)
+            del self.rows[seen_first]
         return row
 
     def _see(self, agent: str, hour: int, name: str, policy: dict[str, Any], prefetch: int) -> None:
@@ -224,7 +247,7 @@ class Agents(Table):
 
     def _open(self, turn: str, *fields: Any) -> None:
         self.checks[turn] = CheckOpened(turn, *fields)
-        if len(self.checks) > MAX_CHECKS:
+        if len(self.checks) > self.most_checks:
             del self.checks[next(iter(self.checks))]
 
     def _check(self, turn: str, right: int, instead: str) -> None:
@@ -251,33 +274,26 @@ class Agents(Table):
 
     def _note_wrong(self, turn: str, *fields: Any) -> None:
         self.wrong[turn] = WrongCall(turn, *fields)
-        if len(self.wrong) > MAX_WRONG:
+        if len(self.wrong) > self.most_wrong:
             del self.wrong[next(iter(self.wrong))]
 
     def forget(self, gone: Forgotten) -> int:
         """See `Table`."""
         wrong = {turn: call for turn, call in self.wrong.items() if not _is_gone(gone, call)}
-        checks = {turn: opened for turn, opened in self.checks.items() if not _is_gone(gone, opened)}
+        checks = {turn: call for turn, call in self.checks.items() if not _is_gone(gone, call)}
         removed = len(self.wrong) - len(wrong) + len(self.checks) - len(checks)
         self.wrong, self.checks = wrong, checks
         return removed
 
     def to_state(self) -> dict[str, Any]:
         """See `Table`."""
-        rows = {
-            key: [row.hour, row.name, row.policy, row.prefetch, row.turns, row.acted, row.checks, row.right]
-            for key, row in self.rows.items()
-        }
-        opened = {turn: list(each.values()[1:]) for turn, each in self.checks.items()}
-        wrong = {turn: list(call.values()[1:]) for turn, call in self.wrong.items()}
-        return super().to_state() | {"rows": rows, "checks": opened, "wrong": wrong}
+        return {"rows": plain_of(self.rows), "checks": rows_of(self.checks), "wrong": rows_of(self.wrong)}
 
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
-        super().load(state)
-        self.rows = {key: AgentRow(*fields) for key, fields in state["rows"].items()}
-        self.checks = {turn: CheckOpened(turn, *fields) for turn, fields in state["checks"].items()}
-        self.wrong = {turn: WrongCall(turn, *fields) for turn, fields in state["wrong"].items()}
+        rows = records_of(AgentRow, state["rows"])
+        checks, wrong = events_of(CheckOpened, state["checks"]), events_of(WrongCall, state["wrong"])
+        self.rows, self.checks, self.wrong = rows, checks, wrong
 
     # --- records ---
 
@@ -295,9 +311,8 @@ class Agents(Table):
         opened = self.checks.get(turn.key)
         if opened is None:
             return []
-        tools = {step.tool for step in turn.steps}
-        same = len(tools) == 1 and _call_digest(tools.pop(), [step.args for step in turn.steps]) == opened.call
-        return [CheckEnded(turn.key, int(same), act_in_words(turn))]
+        right = digest_of_turn(turn) == opened.call
+        return [CheckEnded(turn.key, int(right), act_in_words(turn))]
 
     def corrected(self, learned: LearnedTurn, call: CallMade) -> Record:
         """Return the record of a call of the memory that the model corrected in a turn."""
@@ -317,12 +332,12 @@ class Agents(Table):
 
     def figures(self) -> list[dict[str, Any]]:
         """Return the agents for the report, those seen last first."""
-        found = []
-        for key, row in sorted(self.rows.items(), key=lambda item: (-item[1].hour, item[1].name)):
-            given = row.given() if row.policy else None
+        figures = []
+        for key, row in sorted(self.rows.items(), key=_seen_last):
+            given = row.given()
             if given is None:
                 continue
-            found.append(
+            figures.append(
                 {
                     "key": key,
                     "name": given.name,
@@ -335,28 +350,38 @@ class Agents(Table):
                     "shadow": {"checks": row.checks, "right": row.right, "wrong": row.checks - row.right},
                 }
             )
-        return found
+        return figures
 
     def wrong_calls(self) -> list[dict[str, Any]]:
         """Return the calls that were wrong or would have been, newest first."""
-        return [
-            {
-                "found_by": call.found_by,
-                "agent": call.agent,
-                "hour": call.hour,
-                "thread": call.thread,
-                "tool": call.tool,
-                "args": call.args,
-                "instead": call.instead,
-            }
-            for call in reversed(self.wrong.values())
-        ]
+        shown = ("found_by", "agent", "hour", "thread", "tool", "args", "instead")
+        rows = []
+        for call in reversed(self.wrong.values()):
+            rows.append({field: getattr(call, field) for field in shown})
+        return rows
 
     def policies(self) -> list[InertiaPolicy]:
         """Return the policies of the agents, those seen last first."""
-        rows = sorted(self.rows.values(), key=lambda row: -row.hour)
-        agents = [row.given() for row in rows if row.policy]
-        return [agent.policy for agent in agents if agent is not None]
+        policies = []
+        for row in sorted(self.rows.values(), key=_latest_hour):
+            given = row.given()
+            if given is not None:
+                policies.append(given.policy)
+        return policies
+
+
+def _hour_of(item: tuple[str, AgentRow]) -> int:
+    _, row = item
+    return row.hour
+
+
+def _latest_hour(row: AgentRow) -> int:
+    return -row.hour
+
+
+def _seen_last(item: tuple[str, AgentRow]) -> tuple[int, str]:
+    _, row = item
+    return -row.hour, row.name
 
 
 def check_of(
@@ -371,29 +396,31 @@ def check_of(
     thread: str,
 ) -> Record:
     """Return the record of a call that is not made, so that the model's answer checks it."""
-    args = shortened(", ".join(as_text(dict(args)) for args in proposal.calls), MAX_TEXT)
-    call = _call_digest(proposal.tool, proposal.calls)
+    texts = [as_text(dict(args)) for args in proposal.calls]
+    args = shortened(", ".join(texts), MAX_TEXT)
+    call = calls_digest(proposal.tool, proposal.calls)
     return [CheckOpened(turn, found_by, agent.key, run, user, hour, thread, proposal.tool, call, args)]
-
-
-def would_save(decision: Decision, agent: AgentPolicy, forbidden: Refusal | None) -> bool:
-    """Return True if only shadow mode keeps a call from being made."""
-    return decision.would_act and agent.policy.shadow and forbidden is None
-
-
-def _call_digest(tool: str, calls: Sequence[Mapping[str, Any]]) -> str:
-    return digest("call", tool, calls_text(calls))
 
 
 def act_in_words(turn: Turn) -> str:
     """Return what a turn did, for a person: "find_order({...}), ..." or "an answer in words"."""
-    calls = ", ".join(f"{step.tool}({canonical(step.args)})" for step in turn.steps)
-    return shortened(calls or "an answer in words", MAX_TEXT)
+    calls = [f"{step.tool}({canonical(step.args)})" for step in turn.steps]
+    return shortened(", ".join(calls) or "an answer in words", MAX_TEXT)
 
 
 def _wrong_in(learned: LearnedTurn, found_by: str, tool: str, args: str, instead: str) -> WrongCall:
-    owner = (learned.run, learned.user, learned.hour, learned.thread_id)
-    return WrongCall(learned.turn.key, found_by, "", *owner, tool, shortened(args, MAX_TEXT), instead)
+    return WrongCall(
+        turn=learned.turn.key,
+        found_by=found_by,
+        agent="",
+        run=learned.run,
+        user=learned.user,
+        hour=learned.hour,
+        thread=learned.thread_id,
+        tool=tool,
+        args=shortened(args, MAX_TEXT),
+        instead=instead,
+    )
 
 
 def _is_gone(gone: Forgotten, call: CheckOpened | WrongCall) -> bool:

@@ -17,13 +17,13 @@ wrong ones, so the reported rate is rather too low than too high.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Event
+from langgraph_toolmem.graph.events import Event, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -36,7 +36,6 @@ INFLOW: Final = 0.9
 """Share of the allowed misses that flows in; the rest is for what was there before the first turn."""
 BLOCK: Final = 10
 """Model turns that are counted together."""
-MAX_BLOCKS: Final = 512
 SUREST: Final = 0.98
 """Confidence asked for when the bucket is nearly empty."""
 IN_FLIGHT: Final = 16
@@ -44,7 +43,8 @@ IN_FLIGHT: Final = 16
 
 READS: Final = "reads"
 WRITES: Final = "writes"
-_WRONG, _ACTED, _FAILED = range(3)
+KINDS: Final = (READS, WRITES)
+"""Kinds of calls."""
 
 SHADOWED, AUDITED, CORRECTED = 1, 2, 3
 """Kinds of checks: of a call that would have been made, in shadow mode or drawn by chance while the memory acts; and of
@@ -88,14 +88,73 @@ class Acted(Event):
     failed: float = 0
 
 
+@dataclass(slots=True)
+class BlockCosts:
+    """Misses of one kind of call in one block of turns.
+
+    Attributes:
+        wrong: misses seen.
+        expected: misses expected of the calls made.
+        failed: calls made that failed.
+    """
+
+    wrong: float = 0.0
+    expected: float = 0.0
+    failed: float = 0.0
+
+    def to_plain(self) -> list[float]:
+        """Return the fields in their order, as a snapshot has them."""
+        return [self.wrong, self.expected, self.failed]
+
+    @classmethod
+    def from_plain(cls, fields: Sequence[float]) -> BlockCosts:
+        """Return the inverse of `to_plain`."""
+        return cls(*fields)
+
+
+@dataclass(slots=True)
+class CheckCounts:
+    """The checks of one kind of call.
+
+    Attributes:
+        audits, right: audits, and those that were right.
+        shadowed, shadowed_right: checks in shadow mode, and those that were right.
+        corrected: calls that the model corrected.
+    """
+
+    audits: float = 0
+    right: float = 0
+    shadowed: float = 0
+    shadowed_right: float = 0
+    corrected: float = 0
+
+    def to_plain(self) -> list[float]:
+        """Return the fields in their order, as a snapshot has them."""
+        return [self.audits, self.right, self.shadowed, self.shadowed_right, self.corrected]
+
+    @classmethod
+    def from_plain(cls, fields: Sequence[float]) -> CheckCounts:
+        """Return the inverse of `to_plain`."""
+        return cls(*fields)
+
+    def plus(self, other: CheckCounts) -> CheckCounts:
+        """Return the counts of both."""
+        return CheckCounts(
+            self.audits + other.audits,
+            self.right + other.right,
+            self.shadowed + other.shadowed,
+            self.shadowed_right + other.shadowed_right,
+            self.corrected + other.corrected,
+        )
+
+
 class Budget(Table):
     """Misses by blocks of turns, and how checks turned out.
 
     Attributes:
-        blocks: kind of call -> block of turns -> [misses seen, misses expected of calls made, calls made that
-            failed]; the latest MAX_BLOCKS of each.
-        record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right, calls that
-            the model corrected].
+        blocks: kind of call -> block of turns -> its misses.
+        record: kind of call -> its checks.
+        most_blocks: the latest blocks that are kept of each kind.
     """
 
     name = "budget"
@@ -103,57 +162,68 @@ class Budget(Table):
         "blocks": shapes.RowsOf(shapes.RowsOf(shapes.numbers(3), shapes.DIGITS), needs=frozenset({READS, WRITES})),
         "record": shapes.RowsOf(shapes.numbers(5), needs=frozenset({READS, WRITES})),
     }
+    most_blocks: ClassVar[int] = 512
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
-        self.record: dict[str, list[float]] = {READS: [0] * 5, WRITES: [0] * 5}
+        self.blocks: dict[str, dict[str, BlockCosts]] = {READS: {}, WRITES: {}}
+        self.record = {READS: CheckCounts(), WRITES: CheckCounts()}
         self._folded: dict[tuple[tuple[str, ...], float], tuple[float, int]] = {}  # until a cell changes
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {Checked: self._check, Acted: self._act}
 
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        blocks = {kind: plain_of(costs) for kind, costs in self.blocks.items()}
+        return {"blocks": blocks, "record": plain_of(self.record)}
+
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
-        super().load(state)
+        blocks = {kind: records_of(BlockCosts, costs) for kind, costs in state["blocks"].items()}
+        self.record = records_of(CheckCounts, state["record"])
+        self.blocks = blocks
         self._folded.clear()
 
-    def _cell(self, turn: int, changes: int) -> list[float]:
+    def _costs(self, turn: int, changes: int) -> BlockCosts:
         self._folded.clear()
         blocks = self.blocks[WRITES if changes else READS]
         block = str(turn // BLOCK)
-        cell = blocks.get(block)
-        if cell is None:
-            cell = blocks[block] = [0.0] * 3
-            if len(blocks) > MAX_BLOCKS:
+        costs = blocks.get(block)
+        if costs is None:
+            costs = blocks[block] = BlockCosts()
+            if len(blocks) > self.most_blocks:
                 del blocks[min(blocks, key=int)]
-        return cell
+        return costs
 
     def _check(self, turn: int, changes: int, wrong: int, counts: int) -> None:
-        self._cell(turn, changes)[_WRONG] += wrong
+        self._costs(turn, changes).wrong += wrong
         record = self.record[WRITES if changes else READS]
         if counts == CORRECTED:
-            record[4] += 1
-            return
-        of = 0 if counts == AUDITED else 2
-        record[of] += 1
-        record[of + 1] += 1 - wrong
+            record.corrected += 1
+        elif counts == AUDITED:
+            record.audits += 1
+            record.right += 1 - wrong
+        else:
+            record.shadowed += 1
+            record.shadowed_right += 1 - wrong
 
     def _act(self, turn: int, changes: int, risk: float, failed: float) -> None:
-        cell = self._cell(turn, changes)
-        cell[_ACTED] += risk
-        cell[_FAILED] += failed
+        costs = self._costs(turn, changes)
+        costs.expected += risk
+        costs.failed += failed
 
     def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """Return how many misses are left for a call: at 0 none is made. `inf` without a budget."""
         allowed = policy.bound_of(changes).max_wrong_per_100
         if allowed is None:
             return math.inf
-        both = [bound.max_wrong_per_100 for bound in (policy.reads, policy.writes)]
-        most = None if None in both else max(rate for rate in both if rate is not None)
         room = self._left((WRITES if changes else READS,), allowed)
-        return room if most is None else min(room, self._left((READS, WRITES), most))
+        reads, writes = policy.reads.max_wrong_per_100, policy.writes.max_wrong_per_100
+        if reads is None or writes is None:
+            return room
+        return min(room, self._left(KINDS, max(reads, writes)))
 
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
         """Return what is in the bucket now, folded over the blocks."""
@@ -169,12 +239,12 @@ class Budget(Table):
         """Return what was in the bucket at the latest block that cost something, and that block's first turn."""
         costs: dict[int, float] = {}
         for kind in kinds:
-            for block, (wrong, acted, failed) in self.blocks[kind].items():
+            for block, cost in self.blocks[kind].items():
                 nth = int(block)
-                costs[nth] = costs.get(nth, 0.0) + wrong + failed + acted
+                costs[nth] = costs.get(nth, 0.0) + cost.wrong + cost.failed + cost.expected
         at = 0
-        for nth, cost in sorted(costs.items()):
-            room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - cost
+        for nth, total in sorted(costs.items()):
+            room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - total
             at = nth * BLOCK
         return room, at
 
@@ -212,15 +282,17 @@ class Budget(Table):
 
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
         """Return the outcome of the checks, and whether the bucket has room."""
-        sums = (sum(each) for each in zip(*self.record.values(), strict=True))
-        audits, right, shadowed, shadowed_right, corrected = sums
+        total = CheckCounts()
+        by_kind = {}
+        for kind, counts in self.record.items():
+            total = total.plus(counts)
+            checks = counts.audits + counts.shadowed + counts.corrected
+            by_kind[kind] = _checked(checks, counts.right + counts.shadowed_right)
         return {
-            "audits": _checked(audits + corrected, right),
-            "corrected": int(corrected),
-            "shadow_checks": _checked(shadowed, shadowed_right),
-            "checks_by_kind": {
-                kind: _checked(row[0] + row[2] + row[4], row[1] + row[3]) for kind, row in self.record.items()
-            },
+            "audits": _checked(total.audits + total.corrected, total.right),
+            "corrected": int(total.corrected),
+            "shadow_checks": _checked(total.shadowed, total.shadowed_right),
+            "checks_by_kind": by_kind,
             "budget_open": self.room(policy, changes=False) > 0,
         }
 

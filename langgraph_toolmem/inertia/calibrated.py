@@ -32,6 +32,9 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import InertiaEvidence
 from langgraph_toolmem.runs.tools import ToolSpec
 
+Similarity: TypeAlias = Callable[[str, str], float]
+"""(thought of the model, name of a tool) -> cosine with the tool's description."""
+
 PROVEN: Final = 2
 """Right predictions of a changing tool before it is called: the estimate of the first ones rests on other tools."""
 
@@ -62,6 +65,8 @@ class ModelTurn:
         constants: parameters whose values are declared (`ToolMemory(constants=...)`).
         today: days since 1970, by the memory's clock.
         draw: a number from 0 to 1; below the policy's `audit_rate` it means an audit.
+        chosen_by: who chose the calls of the run so far, for published rules.
+        similarity: of a thought and a tool, for published rules.
     """
 
     graph: ToolGraph
@@ -73,6 +78,8 @@ class ModelTurn:
     constants: Collection[str]
     today: int
     draw: float
+    chosen_by: Sequence[str]
+    similarity: Similarity
 
     @cached_property
     def novelty(self) -> Novelty:
@@ -144,9 +151,12 @@ def decide(turn: ModelTurn) -> Decision:
 def _weigh(found: Sequence[Candidate], turn: ModelTurn) -> list[Weighed]:
     """Return the candidates with their probabilities, likeliest first."""
     tables = turn.tables
-    records = [record_keys(candidate, turn.state) for candidate in found]
-    new_words = [turn.novelty.new_words(candidate) for candidate in found]
-    familiar = [tables.novelty.share(candidate.tool, new) for candidate, new in zip(found, new_words, strict=True)]
+    records, new_words, familiar = [], [], []
+    for candidate in found:
+        new = turn.novelty.new_words(candidate)
+        new_words.append(new)
+        familiar.append(tables.novelty.share(candidate.tool, new))
+        records.append(record_keys(candidate, turn.state))
     columns = columns_of(found, records, familiar, turn.neighbours, tables.evidence.rules)
     probabilities = tables.estimator.probabilities(columns)
     weighed = []

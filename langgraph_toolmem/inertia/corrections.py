@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount
+from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import CORRECTED, Checked
 from langgraph_toolmem.inertia.decision import Decision, Option, Refusal
@@ -26,9 +26,6 @@ from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import canon, canon_args
 
-MAX_REQUESTS: Final = 1_024
-"""Requests with calls of the memory after which no model turn came yet; the oldest leave."""
-MAX_SOURCES: Final = 1_024
 USUAL: Final = 0.1
 """Share of the model's own calls of a tool that it repeats with other arguments, from which this is usual. Right and
 wrong look-ups of the memory per 100 turns, in 160 requests to a model that repeats its own look-ups (20 %; or 5 %, and
@@ -91,12 +88,31 @@ class SourceJudged(Event):
     turn: int
 
 
+@dataclass(slots=True)
+class SourceRecord:
+    """The numbers of the latest model turns in which values from a source were wrong, and right; -1: never."""
+
+    wrong: int = -1
+    right: int = -1
+
+    def to_plain(self) -> list[int]:
+        """Return the fields in their order, as a snapshot has them."""
+        return [self.wrong, self.right]
+
+    @classmethod
+    def from_plain(cls, fields: Sequence[int]) -> SourceRecord:
+        """Return the inverse of `to_plain`."""
+        return cls(*fields)
+
+
 class Corrections(Table):
     """Calls of the memory that wait for the model's next turn, and sources whose values were wrong.
 
     Attributes:
-        made: key of a request -> its `CallMade` events, as plain values.
-        sources: key of a source -> number of the latest model turn in which it was wrong, and in which it was right.
+        made: key of a request -> its `CallMade` events.
+        sources: key of a source -> the latest model turns that judged it.
+        most_requests: requests that are kept while no model turn came after the memory's calls; the oldest leave.
+        most_sources: sources that are kept; the oldest leave.
     """
 
     name = "corrections"
@@ -104,35 +120,55 @@ class Corrections(Table):
         "made": shapes.RowsOf(shapes.ListOf(shapes.fields_of(CallMade, 1))),
         "sources": shapes.RowsOf(shapes.ListOf(shapes.WHOLE, (2,))),
     }
+    most_requests: ClassVar[int] = 1_024
+    most_sources: ClassVar[int] = 1_024
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.made: dict[str, list[list[Any]]] = {}
-        self.sources: dict[str, list[int]] = {}
+        self.made: dict[str, list[CallMade]] = {}
+        self.sources: dict[str, SourceRecord] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {CallMade: self._make, CallsSettled: self._settle, SourceJudged: self._judge}
 
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        made = {}
+        for request, calls in self.made.items():
+            made[request] = [list(call.values()[1:]) for call in calls]
+        return {"made": made, "sources": plain_of(self.sources)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        made = {}
+        for request, calls in state["made"].items():
+            made[request] = [CallMade(request, *fields) for fields in calls]
+        self.sources = records_of(SourceRecord, state["sources"])
+        self.made = made
+
     def _make(self, request: str, *fields: Any) -> None:
-        self.made.setdefault(request, []).append(list(fields))
-        if len(self.made) > MAX_REQUESTS:
+        self.made.setdefault(request, []).append(CallMade(request, *fields))
+        if len(self.made) > self.most_requests:
             del self.made[next(iter(self.made))]
 
     def _settle(self, request: str) -> None:
         self.made.pop(request, None)
 
     def _judge(self, source: str, right: int, turn: int) -> None:
-        latest = self.sources.setdefault(source, [-1, -1])
-        latest[right] = max(latest[right], turn)
-        if len(self.sources) > MAX_SOURCES:
+        record = self.sources.setdefault(source, SourceRecord())
+        if right:
+            record.right = max(record.right, turn)
+        else:
+            record.wrong = max(record.wrong, turn)
+        if len(self.sources) > self.most_sources:
             del self.sources[next(iter(self.sources))]
 
     def forget(self, gone: Forgotten) -> int:
         """See `Table`."""
         removed = 0
         for request, calls in list(self.made.items()):
-            kept = [call for call in calls if not gone.has(call[-2], call[-1])]
+            kept = [call for call in calls if not gone.has(call.run, call.user)]
             removed += len(calls) - len(kept)
             if kept:
                 self.made[request] = kept
@@ -142,12 +178,12 @@ class Corrections(Table):
 
     def calls_for(self, request: str) -> list[CallMade]:
         """Return the memory's calls for a request since the model's latest turn."""
-        return [CallMade(request, *fields) for fields in self.made.get(request, ())]
+        return list(self.made.get(request, ()))
 
     def withdrawn(self, source: str) -> bool:
         """Return True if the latest value from a source (its key) that the model could judge was wrong."""
-        wrong, right = self.sources.get(source, (-1, -1))
-        return wrong > right
+        record = self.sources.get(source)
+        return record is not None and record.wrong > record.right
 
     def refusal(self, tool: str, sources: Mapping[str, str]) -> Refusal | None:
         """Return why a tool may not be called with values from these sources; None if it may."""
@@ -167,21 +203,31 @@ def values_of(option: Option) -> dict[str, list[str]]:
     """Return the values of a single call by parameter: key of the source, and digest. {} for several calls at once."""
     if len(option.calls) != 1:
         return {}
-    return {
-        parameter: [source_key(option.tool, parameter, source), _digest(option.args.get(parameter))]
-        for parameter, source in option.sources.items()
-    }
+    values = {}
+    for parameter, source in option.sources.items():
+        key = source_key(option.tool, parameter, source)
+        values[parameter] = [key, _digest(option.args.get(parameter))]
+    return values
 
 
 def call_made(decision: Decision, request: str, run: str, user: str | None) -> Record:
     """Return the event of a call that is made now for a request."""
-    record: Record = []
-    for option in decision.options[:1]:
-        calls = [_call(args) for args in option.calls]
-        columns, rules = list(option.columns), list(option.records)
-        changes = int(option.changes)
-        record.append(CallMade(request, option.tool, calls, rules, columns, values_of(option), changes, run, user))
-    return record
+    if not decision.options:
+        return []
+    option = decision.options[0]
+    return [
+        CallMade(
+            request,
+            option.tool,
+            calls=[_call(args) for args in option.calls],
+            rules=list(option.records),
+            columns=list(option.columns),
+            sourced=values_of(option),
+            changes=int(option.changes),
+            run=run,
+            user=user,
+        )
+    ]
 
 
 def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple[Record, list[CallMade]]:
@@ -196,12 +242,15 @@ def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple
     if not made:
         return record, []
     record.append(CallsSettled(state.user_key))
-    executed = {(step.tool, _call(step.args)) for step in state.since_user if step.status == "ok"}
+    executed: dict[str, set[str]] = {}
+    for step in state.since_user:
+        if step.status == "ok":
+            executed.setdefault(step.tool, set()).add(_call(step.args))
     wrong: list[CallMade] = []
     # Only the last one: "Forward the email from Ann to Ben" looks up Ann, lists her emails, then looks up Ben. With the
     # earlier calls of a chain judged too, the demo saved 63 of 792 model calls in place of 268.
     for call in made[-1:]:
-        was_executed = any((call.tool, each) in executed for each in call.calls)
+        was_executed = not executed.get(call.tool, set()).isdisjoint(call.calls)
         instead = _instead(call.tool, call.calls, turn.steps)
         if not was_executed or not instead or _is_usual(graph, call.tool):
             continue
@@ -230,7 +279,9 @@ def judge_sources(
     """
     record: Record = []
     for parameter, (source, value) in values.items():
-        right = any(_digest(step.args.get(parameter)) == value for step in steps)
+        right = False
+        for step in steps:
+            right = right or _digest(step.args.get(parameter)) == value
         if right and source in corrections.sources:
             record.append(SourceJudged(source, 1, number))
         elif not right and wrong and steps:
@@ -244,13 +295,19 @@ def _continued(before: Iterable[ExecutedCall], turn: Turn) -> dict[str, bool]:
     for step in before:
         if step.chosen_by == "model" and step.status == "ok":
             calls.setdefault(step.tool, []).append(_call(step.args))
-    return {tool: bool(_instead(tool, known, turn.steps)) for tool, known in calls.items()}
+    continued = {}
+    for tool, known in calls.items():
+        continued[tool] = bool(_instead(tool, known, turn.steps))
+    return continued
 
 
 def _instead(tool: str, calls: Sequence[str], steps: Sequence[ExecutedCall]) -> list[ExecutedCall]:
     """Return the calls of a tool among some steps, if they all differ from known calls of it."""
     again = [step for step in steps if step.tool == tool]
-    return [] if any(_call(step.args) in calls for step in again) else again
+    for step in again:
+        if _call(step.args) in calls:
+            return []
+    return again
 
 
 def _is_usual(graph: ToolGraph, tool: str) -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.graph.state import tool_in_words
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
 
@@ -103,6 +105,18 @@ class Proposal:
         """The arguments of every call."""
         return (self.args, *self.beside)
 
+    def to_event(self) -> dict[str, Any]:
+        """Return plain values for a stream event."""
+        return {
+            "tool": self.tool,
+            "args": dict(self.args),
+            "beside": [dict(args) for args in self.beside],
+            "confidence": round(float(self.confidence), 4),
+            "evidence": self.evidence,
+            "audit": self.audit,
+            "sources": dict(self.sources),
+        }
+
 
 @dataclass(frozen=True)
 class Option:
@@ -149,7 +163,21 @@ class Option:
 
 def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
     """Return the arguments of one call, or of several of one tool in any order, as one text."""
-    return "\x1e".join(sorted(map(canon_args, calls)))
+    texts = [canon_args(args) for args in calls]
+    return "\x1e".join(sorted(texts))
+
+
+def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
+    """Return the identity of one turn's calls of a tool, in any order."""
+    return digest("call", tool, calls_text(calls))
+
+
+def digest_of_turn(turn: Turn) -> str:
+    """Return the identity of the calls of a turn; "" unless they are all of one tool."""
+    tools = {step.tool for step in turn.steps}
+    if len(tools) != 1:
+        return ""
+    return calls_digest(tools.pop(), [step.args for step in turn.steps])
 
 
 @dataclass(frozen=True)
@@ -173,14 +201,23 @@ class Decision:
         """The reason in words: the refusal, or the evidence for the call."""
         if self.refusal is not None:
             return self.refusal.text
-        return self.proposal.evidence if self.proposal is not None else ""
+        if self.proposal is not None:
+            return self.proposal.evidence
+        return ""
 
     @property
     def code(self) -> Code:
         """The reason as one of `REASONS`."""
         if self.acts:
             return "record_is_sure"
-        return self.refusal.code if self.refusal is not None else "other"
+        if self.refusal is not None:
+            return self.refusal.code
+        return "other"
+
+    @property
+    def outcome(self) -> Literal["shortcut", "ask_model"]:
+        """The outcome, as events and traces name it."""
+        return "shortcut" if self.acts else "ask_model"
 
     @property
     def predicted(self) -> tuple[Option, ...]:
@@ -206,18 +243,12 @@ class Decision:
 
     def to_event(self) -> dict[str, Any]:
         """Return plain values for a stream event."""
-        proposal = self.proposal and {
-            "tool": self.proposal.tool,
-            "args": dict(self.proposal.args),
-            "beside": [dict(args) for args in self.proposal.beside],
-            "confidence": round(float(self.proposal.confidence), 4),
-            "evidence": self.proposal.evidence,
-            "audit": self.proposal.audit,
-            "sources": dict(self.proposal.sources),
+        return {
+            "decision": self.outcome,
+            "reason": self.reason,
+            "proposal": None if self.proposal is None else self.proposal.to_event(),
+            "candidates": [option.to_event() for option in self.options[:MAX_SHOWN]],
         }
-        decision = "shortcut" if self.acts else "ask_model"
-        shown = [option.to_event() for option in self.options[:MAX_SHOWN]]
-        return {"decision": decision, "reason": self.reason, "proposal": proposal, "candidates": shown}
 
 
 def of_tools(decision: Decision, names: ToolRecords) -> Decision:
@@ -225,8 +256,10 @@ def of_tools(decision: Decision, names: ToolRecords) -> Decision:
     if not names.apart:
         return decision
 
-    def said(refusal: Refusal | None) -> Refusal | None:
-        return refusal and replace(refusal, text=names.in_words(refusal.text))
+    def renamed(refusal: Refusal | None) -> Refusal | None:
+        if refusal is None:
+            return None
+        return replace(refusal, text=names.in_words(refusal.text))
 
     proposal = decision.proposal
     if proposal is not None:
@@ -234,11 +267,13 @@ def of_tools(decision: Decision, names: ToolRecords) -> Decision:
             proposal,
             tool=tool_of(proposal.tool),
             evidence=names.in_words(proposal.evidence),
-            hold=said(proposal.hold),
+            hold=renamed(proposal.hold),
             sources={parameter: names.in_words(source) for parameter, source in proposal.sources.items()},
         )
-    options = [replace(option, tool=tool_of(option.tool), refused=said(option.refused)) for option in decision.options]
-    return replace(decision, proposal=proposal, refusal=said(decision.refusal), options=tuple(options))
+    options = []
+    for option in decision.options:
+        options.append(replace(option, tool=tool_of(option.tool), refused=renamed(option.refused)))
+    return replace(decision, proposal=proposal, refusal=renamed(decision.refusal), options=tuple(options))
 
 
 # --- the host's traces and logs ---
@@ -248,7 +283,7 @@ def attributes(role: str, decision: Decision) -> Attributes:
     """Return a decision as flat attributes without a word of a user (docs/observing.md lists them)."""
     found: Attributes = {
         "toolmem.node": role,
-        "toolmem.decision": "shortcut" if decision.acts else "ask_model",
+        "toolmem.decision": decision.outcome,
         "toolmem.reason": decision.code,
         "toolmem.candidates": len(decision.options),
     }

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import Neighbour
@@ -18,7 +18,7 @@ from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
-from langgraph_toolmem.runs.values import ABSENT, canon
+from langgraph_toolmem.runs.values import canon
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +29,6 @@ EVERY: Final = 20
 """Model turns between two fits; a quarter of it before the first EVERY turns are over."""
 RIDGE: Final = 0.5
 """Weight that pulls a fit towards `PRIOR`."""
-MOST: Final = 0.999
-STEPS: Final = 12
-"""Newton steps at most."""
-ALONE: Final = 0.05
-"""Weight of the doubt that no past request is like this one."""
 
 COLUMNS: Final = (
     "share of the tool, log-odds",
@@ -48,9 +43,6 @@ COLUMNS: Final = (
 """The columns; an intercept comes after them."""
 PRIOR: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
 """Fitted once, to six sets of recorded runs that were read cold. Fits without one of the sets hardly differ."""
-
-_FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
-_TWO: Final = (0.5, 0.8)
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
 
@@ -77,6 +69,34 @@ class ExamplesSeen(Event):
     stands_for: int = 1
 
 
+class Example(NamedTuple):
+    """A weighed candidate whose outcome is known. The order of examples is that of their fields.
+
+    Attributes:
+        turn: number of the model turn.
+        columns: of `COLUMNS`.
+        hit: 1 if it was what the model did, else 0.
+        amount: the number of candidates that it stands for, itself included.
+    """
+
+    turn: int
+    columns: list[float]
+    hit: int
+    amount: int = 1
+
+    def to_plain(self) -> list[Any]:
+        """Return the fields in their order, as a snapshot has them; the amount only if it is more than one."""
+        fields: list[Any] = [self.turn, self.columns, self.hit]
+        if self.amount > 1:
+            fields.append(self.amount)
+        return fields
+
+    @classmethod
+    def from_plain(cls, fields: Sequence[Any]) -> Example:
+        """Return the inverse of `to_plain`."""
+        return cls(*fields)
+
+
 class Estimator(Table):
     """The latest candidates whose outcome is known, and the coefficients fitted to them.
 
@@ -84,8 +104,7 @@ class Estimator(Table):
     examples decide alike, whatever the order in which they came, and after opening too.
 
     Attributes:
-        examples: [model turn, columns, hit], the oldest first; MAX_EXAMPLES at most that are fitted to. One that stands
-            for others has their number, itself included, as a fourth value.
+        examples: the oldest first; MAX_EXAMPLES at most that are fitted to.
     """
 
     name = "estimator"
@@ -95,46 +114,59 @@ class Estimator(Table):
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.examples: list[list[Any]] = []
+        self.examples: list[Example] = []
         self._fitted: tuple[tuple[int, int], Floats] | None = None
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {ExamplesSeen: self._add}
 
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        examples = state["examples"]
+        self.examples = [Example.from_plain(fields) for fields in examples]
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        return {"examples": [example.to_plain() for example in self.examples]}
+
     def _add(self, turn: int, examples: list[list[Any]], stands_for: int) -> None:
-        others = [stands_for] if stands_for > 1 else []
-        for example in examples:
-            insort(self.examples, [turn, *example, *others])
+        for columns, hit in examples:
+            insort(self.examples, Example(turn, columns, hit, max(1, stands_for)))
         del self.examples[: max(0, self._settled()[1] - MAX_EXAMPLES)]
 
     def _settled(self) -> tuple[int, int]:
         """Return the turn before which examples are fitted to, and how many there are."""
-        latest = self.examples[-1][0] if self.examples else 0
-        until = latest - latest % (EVERY if latest >= EVERY else EVERY // 4)
-        return until, bisect_left(self.examples, [until])
+        latest = self.examples[-1].turn if self.examples else 0
+        every = EVERY if latest >= EVERY else EVERY // 4
+        until = latest - latest % every
+        return until, bisect_left(self.examples, (until,))
 
     def weights(self) -> Floats:
         """Return the (columns + 1,) coefficients, the intercept last."""
         import numpy as np
 
         settled = self._settled()
-        if self._fitted is None or self._fitted[0] != settled:
-            known = self.examples[: settled[1]]
+        if self._fitted is not None and self._fitted[0] == settled:
+            return self._fitted[1]
+        known = self.examples[: settled[1]]
+        if known:
+            columns = np.array([example.columns for example in known], dtype=np.float64)
+            hits = np.array([example.hit for example in known], dtype=np.float64)
+            amounts = np.array([example.amount for example in known], dtype=np.float64)
+            weights = fit(columns, hits, amounts)
+        else:
             weights = np.array(PRIOR)
-            if known:
-                columns, hits = (np.array([example[part] for example in known], dtype=np.float64) for part in (1, 2))
-                amounts = np.array([example[3] if len(example) > 3 else 1 for example in known], dtype=np.float64)
-                weights = fit(columns, hits, amounts)
-            self._fitted = settled, weights
-        return self._fitted[1]
+        self._fitted = settled, weights
+        return weights
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Return the (candidates,) probabilities of (candidates, columns), MOST at most: nothing is certain."""
+        """Return the (candidates,) probabilities of (candidates, columns), 0.999 at most: nothing is certain."""
         import numpy as np
 
+        most = 0.999
         weights = self.weights()
-        return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), MOST)
+        return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), most)
 
 
 def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
@@ -152,7 +184,8 @@ def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
         return float(misfit + RIDGE / 2 * ((w - prior) ** 2).sum())
 
     weights, least = prior, loss(prior)
-    for _ in range(STEPS):
+    newton_steps = 12
+    for _ in range(newton_steps):
         p = _sigmoid(x @ weights)
         gradient = x.T @ (amounts * (hits - p)) - RIDGE * (weights - prior)
         curvature = (x * (amounts * p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(x.shape[1])
@@ -175,8 +208,9 @@ def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
     """Return the keys of a candidate's two records: of its tool, and of its tool after the event before it."""
     product = candidate.p_tool * candidate.p_args
     kind = "=" * candidate.whole + ">" * bool(candidate.each)
-    backing = f"{bisect_right(_FIVE, product)}{candidate.nearest_agrees}"
-    after = str(bisect_right(_TWO, product))
+    level = bisect_right((0.1, 0.3, 0.5, 0.7, 0.9), product)
+    backing = f"{level}{candidate.nearest_agrees}"
+    after = str(bisect_right((0.5, 0.8), product))
     return (
         f"{kind}D{candidate.tool}\x1f{backing}",
         f"{kind}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{after}",
@@ -197,18 +231,22 @@ def columns_of(
     import numpy as np
 
     votes = _votes(found, neighbours)
-    rows = [
-        (
-            _log_odds(candidate.p_tool),
-            _log_odds(candidate.p_args),
-            _log_odds(votes[i]),
-            _log_odds(candidate.here.of_calls.get(candidate.key, 0.0)),
-            max((vote for k, vote in enumerate(votes) if k != i), default=0.0),
-            *(_record(records, key) for key in keys[i]),
-            shares[i],
+    rows = []
+    for position, candidate in enumerate(found):
+        other_votes = votes[:position] + votes[position + 1 :]
+        of_tool, of_tool_here = keys[position]
+        rows.append(
+            (
+                _log_odds(candidate.p_tool),
+                _log_odds(candidate.p_args),
+                _log_odds(votes[position]),
+                _log_odds(candidate.here.of_calls.get(candidate.key, 0.0)),
+                max(other_votes, default=0.0),
+                _record(records, of_tool),
+                _record(records, of_tool_here),
+                shares[position],
+            )
         )
-        for i, candidate in enumerate(found)
-    ]
     return np.array(rows, dtype=np.float64)
 
 
@@ -225,27 +263,39 @@ def _log_odds(p: float) -> float:
 
 def _votes(found: Sequence[Candidate], neighbours: Sequence[Neighbour]) -> list[float]:
     """Return the share of the nearest requests, by squared similarity, that went on with just this call."""
-    near = [(each, each.similarity**2) for each in neighbours]
-    total = sum(weight for _, weight in near) + ALONE
-    carried: dict[int, dict[str, str]] = {}
+    alone = 0.05  # weight of the doubt that no past request is like this one
+    weights = [neighbour.similarity**2 for neighbour in neighbours]
+    total = sum(weights) + alone
+    carried = _CarriedValues(neighbours)
+    votes = []
+    for candidate in found:
+        agreeing = []
+        for position, neighbour in enumerate(neighbours):
+            if neighbour.tool == candidate.following and carried.agree(position, candidate):
+                agreeing.append(weights[position])
+        votes.append(sum(agreeing) / total)
+    return votes
 
-    def same(i: int, each: Neighbour, candidate: Candidate) -> bool:
+
+class _CarriedValues:
+    """The values of past calls in this run's terms, as texts: each neighbour is read once for all candidates."""
+
+    def __init__(self, neighbours: Sequence[Neighbour]) -> None:
+        self._neighbours = neighbours
+        self._texts: dict[int, dict[str, str]] = {}
+
+    def agree(self, position: int, candidate: Candidate) -> bool:
+        """Return True if a neighbour's call has the values of a candidate, or takes them from the same sources."""
         if candidate.following is None or candidate.each:
             return True
-        was = carried.get(i)
-        if was is None:
-            was = carried[i] = {name: canon(value) for name, value in each.carried.items()}
-        given = {name: f for name, f in candidate.filled.items() if f.value is not ABSENT}
-        return given.keys() == was.keys() and all(
-            f.source in each.sources.get(name, ()) or was[name] == canon(f.value) for name, f in given.items()
-        )
-
-    return [
-        sum(
-            weight
-            for i, (each, weight) in enumerate(near)
-            if each.tool == candidate.following and same(i, each, candidate)
-        )
-        / total
-        for candidate in found
-    ]
+        texts = self._texts.get(position)
+        if texts is None:
+            carried = self._neighbours[position].carried
+            texts = self._texts[position] = {name: canon(value) for name, value in carried.items()}
+        if candidate.given.keys() != texts.keys():
+            return False
+        sources = self._neighbours[position].sources
+        for name, filled in candidate.given.items():
+            if filled.source not in sources.get(name, ()) and texts[name] != canon(filled.value):
+                return False
+        return True

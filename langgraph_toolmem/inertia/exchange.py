@@ -28,37 +28,23 @@ from langsmith.run_helpers import tracing_context
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Option
-from langgraph_toolmem.inertia.prefetch import (
-    FREE_CHOICE,
-    MAX_TOOL_SETS,
-    Branch,
-    Host,
-    Interceptors,
-    Lookup,
-    Owner,
-    PrefetchTask,
-    Ran,
-    config_apart,
-    held_back,
-    is_async,
-    is_same,
-    is_sync,
-    namespace_of,
-    qualified,
-    standing_in,
-)
+from langgraph_toolmem.inertia.forecast import forecast_of
+from langgraph_toolmem.inertia.prefetch import Interceptors, Lookup
+from langgraph_toolmem.inertia.prefetch.batch import Branch, Owner, namespace_of
+from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE
+from langgraph_toolmem.inertia.prefetch.task import Host, PrefetchTask, Ran, config_apart, standing_in
+from langgraph_toolmem.inertia.prefetch.tools import AgentTools, is_same
 from langgraph_toolmem.inertia.quoted import marked, without_made_turns
 from langgraph_toolmem.runs.messages import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
-from langgraph_toolmem.turn.host import config_of, emit, is_active, told_once, warn_once
+from langgraph_toolmem.turn.host import config_of, emit, is_active, warn_once
 from langgraph_toolmem.turn.providers import placement_of, refusal_of
 from langgraph_toolmem.turn.step import Call
 
@@ -71,14 +57,10 @@ MAX_AGE: Final = 60.0
 """Seconds for which results and an answer are kept: a run that was interrupted for longer looks again."""
 MAX_KEPT: Final = 1_024
 """Results that are kept, and as many answers."""
-WORKERS: Final = 32
-"""Look-ups at the same time, over all runs."""
 MAKES_CALLS: Final = "context_calls"
 """Counter of a tool: look-ups that were executed before the model was asked."""
 TAKES: Final = "context_seconds"
 """Counter of a tool: seconds that they took together."""
-REFUSED: Final = frozenset({400, 413, 422})
-"""HTTP statuses by which a provider refuses a request for what it holds."""
 UNWATCHED: Final = (
     "No context is prefetched yet: results are served by a Recorder at the tools. Pass them as ToolNode(tools, "
     "wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)."
@@ -154,7 +136,9 @@ class RequestParts(NamedTuple):
         """Return a digest of all that the model reads. Ids of messages do not count, those of calls do."""
         plain: list[Any] = [None if self.system is None else self.system.content]
         for message in self.messages:
-            calls = [(each["name"], each["args"], each["id"]) for each in getattr(message, "tool_calls", None) or ()]
+            calls = []
+            for call in getattr(message, "tool_calls", None) or ():
+                calls.append((call["name"], call["args"], call["id"]))
             answers = getattr(message, "tool_call_id", None)
             plain.append((getattr(message, "type", ""), getattr(message, "content", message), calls, answers))
         names = [str(name_of(tool)) for tool in self.tools]
@@ -285,7 +269,10 @@ class Exchange:
 
     def messages(self) -> list[BaseMessage]:
         """Return the messages behind the last one of the request."""
-        return [message for step in self.steps for message in step.messages()]
+        messages: list[BaseMessage] = []
+        for step in self.steps:
+            messages += step.messages()
+        return messages
 
 
 class ContextLookups:
@@ -308,9 +295,9 @@ class ContextLookups:
         *,
         recorded: bool = False,
     ) -> None:
-        self._inertia, self._settings, self._interceptors = inertia, settings, interceptors
+        self._inertia, self._settings = inertia, settings
+        self._tools = AgentTools(settings, interceptors, logger)
         self._models, self._recorded = tuple(models), recorded
-        self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
         self._refusals: dict[str, Refusals] = {}
 
     @property
@@ -326,19 +313,13 @@ class ContextLookups:
         if self._stops(call):
             return {}
         with core.lock:
-            specs = core.catalogue.marked(call.tools)
-            loop = loop_of_run()
-            return {
-                name: tool
-                for name, tool in self._qualified(call, specs).items()
-                if call.allows(name)
-                and (is_sync(tool) or (loop is not None and is_async(tool)))
-                and not held_back(core.graph, name, core.catalogue.records_of(name), named=True)
-            }
+            return self._tools.available(call, core, core.catalogue.marked(call.tools), self._inertia.policy)
 
     def _stops(self, call: Call) -> bool:
         """Return True if nothing is looked up before this model call, whatever is likely."""
-        if not is_active() or call.held_out or call.tool_choice not in FREE_CHOICE:
+        if not is_active() or call.held_out:
+            return True
+        if call.tool_choice not in FREE_CHOICE:
             return True
         if loop_of_run() is not None and config_of() is None:  # async code before Python 3.11
             return True
@@ -349,49 +330,48 @@ class ContextLookups:
             return True
         if self._settings.as_data:
             return False
-        return any(model is not None and refusal_of(model, call.settings) for model in (call.model, *self._models))
-
-    def _qualified(self, call: Call, specs: Mapping[str, Any]) -> Mapping[str, BaseTool]:
-        offered = [tool for tool in call.offered if isinstance(tool, BaseTool)]
-        key = tuple(map(id, offered))
-        if key not in self._known:
-            if len(self._known) >= MAX_TOOL_SETS:
-                self._known.clear()
-            tools = {tool.name: tool for tool in offered if not tool.return_direct}
-            found, others = qualified(tools, specs, self._inertia.policy, self._settings, self._interceptors)
-            self._known[key] = offered, found
-            if found:
-                told_once("Prefetched before the model is asked: %s.", named(found))
-                logger.debug("%s", others)
-            elif others:
-                warn_once("context has nothing to do. %s", others)
-        return self._known[key][1]
+        for model in (call.model, *self._models):
+            if model is not None and refusal_of(model, call.settings):
+                return True
+        return False
 
     # --- before the model is asked ---
 
     def look_up(self, call: Call) -> StepGenerator[Exchange]:
         """Execute the likely look-ups of a model call, one step after the other."""
-        exchange, inertia, settings = Exchange(), self._inertia, self._settings
-        tools = {} if call.foresight is None else call.foresight.lookups
-        if not tools:
+        exchange = Exchange()
+        forecast = forecast_of(call)
+        if forecast is None or not forecast.lookups:
             return exchange
+        inertia, settings, tools = self._inertia, self._settings, forecast.lookups
         specs = inertia.core.catalogue.marked(call.tools)
-        decision, policy = call.foresight.decision, call.foresight.policy
+        decision = forecast.decision
         host = Host(config_of(), call.runtime, loop_of_run(), contextvars.copy_context())
         deadline, probability = monotonic() + settings.max_wait, 1.0
         least = inertia.context.least_probability(settings)
         messages: ThreadHistory = ThreadHistory(call.messages)
-        whose = {"thread_id": call.thread_id, "user_id": call.user_id}
 
         def may(tool: str, args: Mapping[str, Any]) -> bool:
             in_time = self._expected_seconds(tool) <= deadline - monotonic()
             return tool in tools and in_time and specs[tool].problem(args) is None
 
-        while len(exchange.steps) < settings.max_steps:
+        for _ in range(settings.max_steps):
+            if exchange.steps:
+                messages = messages.plus(exchange.steps[-1].messages())
+                decision = inertia.foresee(
+                    messages,
+                    thread_id=call.thread_id,
+                    user_id=call.user_id,
+                    policy=forecast.policy,
+                    tools=call.tools,
+                    model_input=call.model_input,
+                )
             lookup = next_lookup(decision, may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            if not exchange.steps and inertia.holds_out(messages, lookup, settings, **whose):
+            if not exchange.steps and inertia.holds_out(
+                messages, lookup, settings, thread_id=call.thread_id, user_id=call.user_id
+            ):
                 break
             probability *= lookup.probability
             step = yield from self._executed(lookup, probability, tools, host, deadline)
@@ -399,27 +379,31 @@ class ContextLookups:
                 exchange.failed += len(lookup.calls)
                 break
             exchange.steps.append(step)
-            if len(exchange.steps) == settings.max_steps:
-                break
-            messages = messages.plus(step.messages())
-            decision = inertia.foresee(messages, policy=policy, tools=call.tools, model_input=call.model_input, **whose)
-        if exchange.steps:
-            made = [{"tool": call["name"], "args": call["args"]} for step in exchange.steps for call in step.calls]
-            event = {"node": "context", "looked_up": made, "probability": round(probability, 4)}
-            emit(call.runtime, event, on=inertia.core.events)
-        elif exchange.failed:
-            inertia.looked_up(exchange.failed, 0.0, exchange.failed)
+        self._report(call, exchange, probability)
         return exchange
+
+    def _report(self, call: Call, exchange: Exchange, probability: float) -> None:
+        """Write the stream event of an exchange; count look-ups whose results are not used, if there is no exchange."""
+        if exchange.steps:
+            looked_up = []
+            for step in exchange.steps:
+                for made in step.calls:
+                    looked_up.append({"tool": made["name"], "args": made["args"]})
+            event = {"node": "context", "looked_up": looked_up, "probability": round(probability, 4)}
+            emit(call.runtime, event, on=self._inertia.core.events)
+        elif exchange.failed:
+            self._inertia.looked_up(exchange.failed, 0.0, exchange.failed)
 
     def _executed(
         self, lookup: Option, probability: float, tools: Mapping[str, BaseTool], host: Host, deadline: float
     ) -> StepGenerator[LookupStep | None]:
         """Execute the calls of one turn side by side; None if one of them has no result that can be used."""
+        workers = 32  # look-ups at the same time, over all runs
         tool, tasks = tools[lookup.tool], []
         for args in lookup.calls:
-            each = Lookup(lookup.tool, args, canon_args(args), lookup.probability)
-            task = PrefetchTask(each, tool, max(deadline - monotonic(), 0.001))
-            if not self._inertia.prefetched.begin(task, host, WORKERS):
+            one_call = Lookup(lookup.tool, args, canon_args(args), lookup.probability)
+            task = PrefetchTask(one_call, tool, max(deadline - monotonic(), 0.001))
+            if not self._inertia.prefetched.begin(task, host, workers):
                 return None
             tasks.append(task)
         step = LookupStep([], [], {}, {}, probability)
@@ -463,12 +447,20 @@ class ContextLookups:
             exchange: that the model read.
             answer: of the model, with its messages in `messages`.
         """
-        last = next((each for each in reversed(answer.messages) if isinstance(each, AIMessage)), AIMessage(""))
+        last = AIMessage("")
+        for message in answer.messages:
+            if isinstance(message, AIMessage):
+                last = message
         keys = [step.keys() for step in exchange.steps]
         used = used_steps(keys, last)
-        made = sum(map(len, keys)) + exchange.failed
-        risk = sum((1 - step.probability) * len(step.calls) for step in exchange.steps)
-        self._inertia.looked_up(made, risk, sum(map(len, keys[used:])) + exchange.failed)
+        made = vain = exchange.failed
+        risk = 0.0
+        for position, step in enumerate(exchange.steps):
+            made += len(step.calls)
+            risk += (1 - step.probability) * len(step.calls)
+            if position >= used:
+                vain += len(step.calls)
+        self._inertia.looked_up(made, risk, vain)
         event = {"node": "context", "used": used, "in_vain": len(keys) - used}
         emit(call.runtime, event, on=self._inertia.core.events)
         if not used:
@@ -514,7 +506,7 @@ class ContextLookups:
         """
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
-        if status not in REFUSED:
+        if status not in (400, 413, 422):  # by these a provider refuses a request for what it holds
             return False
         refusals, kind = self._refused_by(call), type(error).__name__
         refusals.exchange = True

@@ -12,6 +12,7 @@ from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
 from langgraph_toolmem.runs.loops import comparable
+from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
@@ -42,20 +43,30 @@ def refusal(
     spec = specs.get(tool)
     if spec is None:
         return Refusal("unknown_tool", f"{tool} is not among the tools")
-    if unnamed := why_never(spec, policy):
-        return unnamed
+    never = why_never(spec, policy)
+    if never is not None:
+        return never
     for args in calls:
-        if problem := spec.problem(args):
+        problem = spec.problem(args)
+        if problem:
             return Refusal("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
     if tool in policy.allow_repeats:
         return None
-    changes = may_write(tool, specs)
+    return _repeat_of_any(spec, calls, graph, state)
+
+
+def _repeat_of_any(
+    spec: ToolSpec, calls: Sequence[Mapping[str, Any]], graph: ToolGraph, state: RunState
+) -> Refusal | None:
+    """Return why one of the calls must not repeat an equal one; None if they may."""
+    changes = side_effects(spec) != "reads"
     texts = [canon_args(args) for args in calls]
     if changes and len(set(texts)) < len(texts):
-        return Refusal("repeat", f"{tool} would be called twice with the same arguments")
+        return Refusal("repeat", f"{spec.name} would be called twice with the same arguments")
     for text in texts:
-        if repeats := _repeats(spec, text, changes, graph, state):
-            return repeats
+        repeat = _repeats(spec, text, changes, graph, state)
+        if repeat is not None:
+            return repeat
     return None
 
 
@@ -64,18 +75,24 @@ def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: 
     tool = spec.name
     if (tool, args) not in state.called:
         return None
-    lately = any(step.tool == tool and canon_args(step.args) == args for step in state.since_user)
-    if changes and (lately or not spec.idempotent):
+    if changes and (_equal_calls(state.since_user, tool, args) or not spec.idempotent):
         text = f"{tool} may change something and was already called with the same arguments in this run"
         return Refusal("repeat", text)
     known = graph.tools.get(tool, {})
     calls = known.get("ok", 0) + known.get("failed", 0)
     if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
         return Refusal("repeat", f"{tool} was already called with the same arguments in this run")
-    answers = [step.output for step in state.steps if step.tool == tool and canon_args(step.args) == args]
-    if len(answers) > 1 and answers[-1] == answers[-2]:
+    # With a long history of polls, nothing else ended the loop when a job was done early: the run died at the recursion
+    # limit.
+    earlier = _equal_calls(state.steps, tool, args)
+    if len(earlier) > 1 and earlier[-1].output == earlier[-2].output:
         return None
     return Refusal("repeat", f"{tool} was called like this before in this run, and its answer did not stay the same")
+
+
+def _equal_calls(steps: Iterable[ExecutedCall], tool: str, args: str) -> list[ExecutedCall]:
+    """Return the calls of a tool with these arguments, as `canon_args` writes them."""
+    return [step for step in steps if step.tool == tool and canon_args(step.args) == args]
 
 
 def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[str, ToolSpec], state: RunState) -> bool:
@@ -84,21 +101,29 @@ def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[s
     So it is after a call that changes something, and with a call that was made since the user spoke: who makes it again
     waits for something.
     """
-    if any(step.tool not in specs or may_write(step.tool, specs) for step in state.latest):
-        return True
+    for step in state.latest:
+        if step.tool not in specs or may_write(step.tool, specs):
+            return True
     made = {canon_args(step.args) for step in state.since_user if step.tool == tool}
-    return bool(made) and any(canon_args(args) in made for args in calls)
+    if not made:
+        return False
+    return not made.isdisjoint(canon_args(args) for args in calls)
 
 
 def may_write(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
     """Return True if a tool may change something: every tool may that is not declared to only read."""
+    # No name says so: `get_refund` refunds.
     return side_effects(specs[tool]) != "reads"
 
 
 def changing(specs: Mapping[str, ToolSpec]) -> dict[str, str]:
     """Return the tools that may change something, each with the reason."""
-    effects = {name: side_effects(spec) for name, spec in sorted(specs.items())}
-    return {name: _WHY[effect] for name, effect in effects.items() if effect != "reads"}
+    reasons = {}
+    for name, spec in sorted(specs.items()):
+        effect = side_effects(spec)
+        if effect != "reads":
+            reasons[name] = _WHY[effect]
+    return reasons
 
 
 def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str]:
@@ -106,11 +131,12 @@ def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str
     named = policy.may_write | policy.never
     if policy.only is not None:
         specs = {name: spec for name, spec in specs.items() if name in policy.only}
-    return [
-        name
-        for name, spec in sorted(specs.items())
-        if name not in named and spec.read_only is None and side_effects(spec) == "changes"
-    ]
+    names = []
+    for name, spec in sorted(specs.items()):
+        nobody_declared = spec.read_only is None and side_effects(spec) == "changes"
+        if nobody_declared and name not in named:
+            names.append(name)
+    return names
 
 
 def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
@@ -125,7 +151,11 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
     if spec.controls:
         return Refusal("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
     if effects == "destroys":
-        missing = [name for name in ("may_write", "allow_destructive") if tool not in getattr(policy, name)]
+        missing = []
+        if tool not in policy.may_write:
+            missing.append("may_write")
+        if tool not in policy.allow_destructive:
+            missing.append("allow_destructive")
         if not missing:
             return None
         text = f"{tool} is destructive ({_WHY[effects]}) and not named in {' and in '.join(missing)}"
@@ -141,7 +171,9 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> I
     Nothing as long as no tool is known. Unless the tools are the `whole` set, another agent may have such a tool: then
     only a name that is close to a known one, which the policy does not name, gets a warning.
     """
-    for field in (*NAMES_OF_TOOLS, "only") if tools else ():
+    if not tools:
+        return
+    for field in (*NAMES_OF_TOOLS, "only"):
         names = getattr(policy, field) or frozenset()
         for name in sorted(names - set(tools)):
             meant = nearest(name, set(tools) - names)

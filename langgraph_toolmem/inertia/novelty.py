@@ -45,10 +45,10 @@ KEPT: Final = 64
 """Latest right predictions of a tool whose requests are remembered."""
 ENOUGH: Final = 8
 """Right predictions before the test says anything. The requests of all tools count like as many of the tool's own."""
+# Where a model asks back first, the request that it answers has the words and not the look-up. Without this share
+# retail reads fell from 10.5 to 9.6 per 100 turns, with it to 9.9.
 MOST_WITHOUT: Final = 0.5
-"""Share of the most similar requests that did without a look-up, from which a word says nothing. Where a model asks
-back first, the request that it answers has the words and not the look-up. Without it retail reads fell from 10.5 to 9.6
-per 100 turns, with it to 9.9."""
+"""Share of the most similar requests that did without a look-up, from which a word says nothing."""
 ALIKE: Final = 16
 """Most similar past requests that led to a tool: what a request is compared with."""
 
@@ -60,6 +60,13 @@ class PastWording(NamedTuple):
 
     words: frozenset[str]
     left: frozenset[str]
+
+
+class FamiliarRequest(NamedTuple):
+    """A request before which a prediction was right: the model turn, and the share of words that were new then."""
+
+    turn: int
+    new: float
 
 
 @dataclass(slots=True)
@@ -76,7 +83,7 @@ class NoveltyRecord(Table):
     """Shares of new words in requests whose predictions were right.
 
     Attributes:
-        spread: tool ("" for all) -> [model turn, share] of the latest KEPT.
+        spread: tool ("" for all) -> its latest KEPT requests.
     """
 
     name = "novelty"
@@ -84,7 +91,7 @@ class NoveltyRecord(Table):
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.spread: dict[str, list[list[float]]] = {}
+        self.spread: dict[str, list[FamiliarRequest]] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -92,9 +99,23 @@ class NoveltyRecord(Table):
 
     def _add(self, turn: int, tool: str, new: float) -> None:
         for key in (tool, ""):
-            seen = self.spread.setdefault(key, [])
-            insort(seen, [turn, round(new, 4)])
-            del seen[:-KEPT]
+            familiar = self.spread.setdefault(key, [])
+            insort(familiar, FamiliarRequest(turn, round(new, 4)))
+            del familiar[:-KEPT]
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        spread = {}
+        for tool, familiar in self.spread.items():
+            spread[tool] = [list(request) for request in familiar]
+        return {"spread": spread}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        spread = {}
+        for tool, rows in state["spread"].items():
+            spread[tool] = [FamiliarRequest(*fields) for fields in rows]
+        self.spread = spread
 
     def share(self, tool: str, new: float | None) -> float:
         """Return the conformal p-value: the share of the tool's known requests with at least this share of new words.
@@ -123,9 +144,9 @@ class NoveltyRecord(Table):
         return Refusal("unfamiliar", text)
 
 
-def _at_least(spread: Sequence[Sequence[float]], new: float) -> int:
+def _at_least(familiar: Sequence[FamiliarRequest], new: float) -> int:
     """Count the requests with at least this share of new words."""
-    return sum(share >= new for _, share in spread)
+    return sum(request.new >= new for request in familiar)
 
 
 class Novelty:
@@ -195,17 +216,25 @@ class Novelty:
         level = LEVEL / max(1, len(all_words))  # Bonferroni: without it airline reads fell from 4.2 to 3.2 per 100
         for term in dict.fromkeys(read_text(self._text).words):
             unknown = own & (_words(term) or {term})
-            if not unknown:
-                continue
-            having = self._cases.having(term)
-            if any(self._cases.led_to(case_id, tool) for case_id in having):
-                continue
-            if not unknown.isdisjoint(DENYING):
-                return Refusal("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
-            without = sum(self._cases.went_without(case_id, tool) for case_id in having)
-            share = self._share_without(tool) if without else 1.0
-            if share < MOST_WITHOUT and share**without <= level:
-                return Refusal("unfamiliar", f"only requests that did without {tool} had {term!r} before")
+            if unknown:
+                refused = self._against_term(tool, term, level, denies=not unknown.isdisjoint(DENYING))
+                if refused is not None:
+                    return refused
+        return None
+
+    def _against_term(self, tool: str, term: str, level: float, *, denies: bool) -> Refusal | None:
+        """Return why a word that no similar request with a look-up had forbids the look-up; None if it does not."""
+        having = self._cases.having(term)
+        if any(self._cases.led_to(case_id, tool) for case_id in having):
+            return None
+        if denies:
+            return Refusal("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
+        without = sum(self._cases.went_without(case_id, tool) for case_id in having)
+        if not without:
+            return None
+        share = self._share_without(tool)
+        if share < MOST_WITHOUT and share**without <= level:
+            return Refusal("unfamiliar", f"only requests that did without {tool} had {term!r} before")
         return None
 
     def _share_without(self, tool: str) -> float:
@@ -223,12 +252,16 @@ class Novelty:
         if not near:
             return Refusal("unfamiliar", f"no request before that went on with {tool} went the same way so far")
         values = self._values_with(candidate)
-        past = [_read(neighbour.text, neighbour.made) for neighbour in near]
-        replies = bool(self._asked) or all(neighbour.asked for neighbour in near)
+        past, past_asked = [], []
+        replies = True
+        for neighbour in near:
+            past.append(_read(neighbour.text, neighbour.made))
+            past_asked.append(_read(neighbour.asked, neighbour.made))
+            replies = replies and bool(neighbour.asked)
+        replies = replies or bool(self._asked)
         if _differs(self._text, values, past, self._past(tool), replies=replies):
             return Refusal("unfamiliar", f"the request is worded unlike those that went on with {tool} before")
-        past = [_read(neighbour.asked, neighbour.made) for neighbour in near]
-        if _differs(self._asked, values, past, self._past(tool, asked=True), replies=True):
+        if _differs(self._asked, values, past_asked, self._past(tool, asked=True), replies=True):
             text = f"the words before the request are worded unlike those that went on with {tool} before"
             return Refusal("unfamiliar", text)
         return None
@@ -240,12 +273,16 @@ def _differs(
     """Return True if a text has a new word, lacks a word of all past ones (in replies), or leaves more values over."""
     own = wording(text, values)
     left = left_over(text, values)
-    if own.difference(*(wording_then for wording_then, _ in past), *familiar):
+    new = own.difference(*familiar)
+    missing, most_left = past[0].words | past[0].left, 0
+    for request in past:
+        new = new.difference(request.words)
+        missing = missing.intersection(request.words | request.left)
+        most_left = max(most_left, len(request.left))
+    missing = missing.difference(own, left)
+    if new or (replies and missing):
         return True
-    in_all = frozenset.intersection(*(wording_then | left_then for wording_then, left_then in past))
-    if replies and not in_all <= own | left:
-        return True
-    return bool(left) and all(len(left) > len(left_then) for _, left_then in past)
+    return len(left) > most_left
 
 
 def _values(args: Mapping[str, Any]) -> list[str]:
@@ -258,21 +295,27 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
 
     A question mark is a word. Where nothing is left ("2", a thumb), the parts of the text that are in no call are.
     """
-    values = [value for value in values if value]
     rest = text
     value_words: set[str] = set()
+    taken: list[str] = []
     for value in values:
+        if not value:
+            continue
+        taken.append(value.lower())
         value_words |= _words(value)
         if len(value) > 1:
             rest = rest.replace(value, " ")
     left = _words(rest).difference(value_words, names_within(text))
-    if question := _QUESTION.search(text):
+    question = _QUESTION.search(text)
+    if question is not None:
         left |= {question.group()}
     if left:
         return left
-    taken = [value.lower() for value in values]
-    parts = text.lower().split()
-    return frozenset(part for part in parts if not any(value in part for value in taken))
+    unused = []
+    for part in text.lower().split():
+        if not any(value in part for value in taken):
+            unused.append(part)
+    return frozenset(unused)
 
 
 @cached(mebibytes=8)
@@ -286,4 +329,8 @@ def _read(text: str, calls: tuple[str, ...]) -> PastWording:
 
 @cached(mebibytes=4)
 def _words(text: str) -> frozenset[str]:
-    return frozenset(word for word in words(text) if not any(character.isdigit() for character in word))
+    without_digits = set()
+    for word in words(text):
+        if not any(character.isdigit() for character in word):
+            without_digits.add(word)
+    return frozenset(without_digits)

@@ -1,17 +1,20 @@
-"""When a predicted call may be made without asking the model: the default policy, and AutoTool's as published."""
+"""When a predicted call may be made without asking the model: the default policy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_count, is_number, is_share
+from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.records import ToolRecords
-from langgraph_toolmem.runs.run import ExecutedCall
 
-Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.calibrated import ModelTurn
+    from langgraph_toolmem.inertia.decision import Decision
+    from langgraph_toolmem.papers.autotool import PaperPolicy
+
 P = TypeVar("P", bound="InertiaPolicy")
 
 
@@ -37,12 +40,11 @@ class Bound:
     def __post_init__(self) -> None:
         """Checks types and ranges."""
         expect(self, "min_precision", "a share from 0 to 1", is_share)
-        expect(
-            self,
-            "max_wrong_per_100",
-            "a number from 0 to 100 or None",
-            lambda v: v is None or (is_number(v) and 0 <= v <= 100),
-        )
+        expect(self, "max_wrong_per_100", "a number from 0 to 100 or None", _is_rate_or_none)
+
+
+def _is_rate_or_none(value: Any) -> bool:
+    return value is None or (is_number(value) and 0 <= value <= 100)
 
 
 _BOUNDS: Final = ("reads", "writes")
@@ -91,49 +93,68 @@ class InertiaPolicy:
     def __post_init__(self) -> None:
         """Checks types and ranges."""
         for name in _BOUNDS:
-            expect(self, name, "a Bound, such as Bound(min_precision=0.9)", lambda v: isinstance(v, Bound))
+            expect(self, name, "a Bound, such as Bound(min_precision=0.9)", _is_bound)
         for name in NAMES_OF_TOOLS:
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         if self.only is not None:
             object.__setattr__(self, "only", _names("only", self.only))
         expect(self, "audit_rate", "a share from 0 to 1", is_share)
-        expect(self, "shadow", "True or False", lambda v: isinstance(v, bool))
+        expect(self, "shadow", "True or False", is_bool)
 
     def bound_of(self, changes: bool) -> Bound:
-        """The bound that holds for a call that may change something, or for one that only reads."""
+        """Return the bound for a call that may change something, or for one that only reads."""
         return self.writes if changes else self.reads
+
+    def published_rule(self) -> Callable[[ModelTurn], Decision] | None:
+        """Return the rule of a paper that decides under this policy; None under the default policy."""
+        return None
+
+    def announces(self) -> bool:
+        """Return True if a call tells the model that the shortcut chose it."""
+        return False
 
     @classmethod
     def paper(cls, **changes: Any) -> PaperPolicy:
-        """AutoTool as published, with some fields changed as by `with_`.
+        """Return AutoTool's policy as published (`papers.autotool`), with some fields changed as by `with_`.
 
         It has no budget and no audits; give `max_wrong_per_100` and `audit_rate` to put it under them as well.
         """
+        from langgraph_toolmem.papers.autotool import PaperPolicy
+
         return PaperPolicy().with_(**changes)
 
     def with_(self: P, **changes: Any) -> P:
-        """A copy with some fields changed. `min_precision` and `max_wrong_per_100` change both bounds.
+        """Return a copy with some fields changed. `min_precision` and `max_wrong_per_100` change both bounds.
 
         Raises:
             ConfigurationError: an unknown field, or a value that cannot be right.
         """
         known = {f.name for f in fields(self)}
         check_fields(type(self).__name__, set(changes), known | set(_OF_BOUNDS))
-        both = {name: changes.pop(name) for name in _OF_BOUNDS if name in changes}
-        for name in _BOUNDS if both else ():
-            bound = changes.get(name, getattr(self, name))
-            changes[name] = replace(bound, **both) if isinstance(bound, Bound) else bound
+        of_both_bounds = {name: changes.pop(name) for name in _OF_BOUNDS if name in changes}
+        if of_both_bounds:
+            for name in _BOUNDS:
+                bound = changes.get(name, getattr(self, name))
+                if isinstance(bound, Bound):  # anything else is refused by the policy itself
+                    bound = replace(bound, **of_both_bounds)
+                changes[name] = bound
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; the environment adapter is left out."""
-        plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "environment"}
-        plain |= {name: vars(plain[name]).copy() for name in _BOUNDS}
-        return {"kind": self.kind} | {k: sorted(v) if isinstance(v, frozenset) else v for k, v in plain.items()}
+        """Return plain values."""
+        plain: dict[str, Any] = {"kind": self.kind}
+        for of in fields(self):
+            value = getattr(self, of.name)
+            if isinstance(value, frozenset):
+                value = sorted(value)
+            elif isinstance(value, Bound):
+                value = vars(value).copy()
+            plain[of.name] = value
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> InertiaPolicy:
-        """The inverse of `to_dict`. What is not there is as in the defaults of the kind ("calibrated" or "paper").
+        """Return the inverse of `to_dict`. Fields that are missing are as in the kind ("calibrated" or "paper").
 
         Raises:
             ConfigurationError: an unknown kind or field, named, or a value that cannot be right.
@@ -144,78 +165,32 @@ class InertiaPolicy:
             raise ConfigurationError(f"InertiaPolicy.kind is 'calibrated' or 'paper', not {kind!r}.")
         policy = InertiaPolicy() if kind == "calibrated" else InertiaPolicy.paper()
         for name in _BOUNDS:
-            if isinstance(said := given.get(name), Mapping):
-                check_fields("Bound", set(said), set(_OF_BOUNDS))
-                given[name] = replace(getattr(policy, name), **said)
+            bound = given.get(name)
+            if isinstance(bound, Mapping):
+                check_fields("Bound", set(bound), set(_OF_BOUNDS))
+                given[name] = replace(getattr(policy, name), **bound)
         return policy.with_(**given)
-
-
-@checks_options
-@dataclass(frozen=True)
-class PaperPolicy(InertiaPolicy):
-    """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.
-
-    `InertiaPolicy.paper()` makes one. What guards any shortcut guards this one too: tools that change something need
-    their name.
-
-    Attributes:
-        max_in_a_row: shortcuts in a row before the model is asked; None: no limit.
-        max_share: largest share (0 to 1) of a run's calls that the shortcut may make; None: no limit.
-        announce: tell the model in the call's message that the shortcut chose it.
-        window: tools looked back on (k).
-        threshold: θ, the least score (CIPS) of a proposal.
-        alpha: α, weight of the match between thought and tool description.
-        kappa: κ, how fast evidence counts, ICF = 1 − κ^(−W).
-        recovery_tool: called after `recovery_after` failed calls in a row ("what is possible here?"). It has to be
-            declared to only read, or be in `may_write`.
-        recovery_after: failed calls in a row.
-        environment: returns parameters that no message says (current location, logged-in user), given the tool and the
-            run's calls so far.
-    """
-
-    reads: Bound = Bound(max_wrong_per_100=None)
-    writes: Bound = Bound(max_wrong_per_100=None)
-    audit_rate: float = 0.0
-    max_in_a_row: int | None = 1
-    max_share: float | None = 0.3
-    announce: bool = True
-    window: int = 2
-    threshold: float = 0.1
-    alpha: float = 0.5
-    kappa: float = 1.1
-    recovery_tool: str | None = None
-    recovery_after: int = 2
-    environment: Environment | None = field(default=None, repr=False, compare=False)
-
-    kind: ClassVar[str] = "paper"
-
-    def __post_init__(self) -> None:
-        """Checks types and ranges."""
-        super().__post_init__()
-        expect(self, "max_in_a_row", "a whole number from 0 or None", lambda v: v is None or is_count(v, 0))
-        expect(self, "max_share", "a share from 0 to 1 or None", lambda v: v is None or is_share(v))
-        expect(self, "announce", "True or False", lambda v: isinstance(v, bool))
-        expect(self, "window", "1, 2 or 3", lambda v: is_count(v, 1) and v <= 3)
-        expect(self, "threshold", "a number", is_number)
-        expect(self, "alpha", "a share from 0 to 1", is_share)
-        expect(self, "kappa", "a number above 1", lambda v: is_number(v) and v > 1)
-        expect(self, "recovery_after", "a whole number from 1", lambda v: is_count(v, 1))
-        expect(self, "recovery_tool", "a tool name or None", lambda v: v is None or isinstance(v, str))
-        expect(
-            self,
-            "environment",
-            "a callable (tool, steps) → parameters, or None",
-            lambda v: v is None or callable(v),
-        )
 
 
 def with_records(policy: P, names: ToolRecords) -> P:
     """Return a policy that names the records of tools where it names the tools."""
     if not names.apart:
         return policy
-    named = [name for name in (*NAMES_OF_TOOLS, "only") if getattr(policy, name)]
-    changes: dict[str, Any] = {name: names.with_records(getattr(policy, name)) for name in named}
+    changes: dict[str, Any] = {}
+    for name in (*NAMES_OF_TOOLS, "only"):
+        tools = getattr(policy, name)
+        if tools:
+            changes[name] = names.with_records(tools)
     return replace(policy, **changes)
+
+
+def is_bool(value: Any) -> bool:
+    """Return True for True and False."""
+    return isinstance(value, bool)
+
+
+def _is_bound(value: Any) -> bool:
+    return isinstance(value, Bound)
 
 
 def _names(field_name: str, value: Any) -> frozenset[str]:
@@ -223,9 +198,10 @@ def _names(field_name: str, value: Any) -> frozenset[str]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{expected}, not {value!r}.")
     names = list(value)
-    if odd := [name for name in names if not isinstance(name, str)]:
-        raise ConfigurationError(f"{expected}, but it holds {odd[0]!r}.")
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{expected}, but it holds {name!r}.")
     return frozenset(names)
 
 
-__all__ = ["Bound", "Environment", "InertiaPolicy", "PaperPolicy", "with_records"]
+__all__ = ["Bound", "InertiaPolicy", "with_records"]

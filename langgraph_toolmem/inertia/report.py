@@ -13,18 +13,15 @@ from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.agents import Agents
 from langgraph_toolmem.inertia.budget import Budget
+from langgraph_toolmem.inertia.changes import Changes
 from langgraph_toolmem.inertia.context import ContextRecord
+from langgraph_toolmem.inertia.counters import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, Changes
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 
-OFTEN: Final = 5
-"""Calls from which a tool counts as called often."""
-MOST: Final = 10
-_FEW: Final = 10
-"""Predictions from which a record says something."""
-_LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
+MOST_ROWS: Final = 10
+"""Rows of a table."""
 
 
 def section_of(
@@ -41,46 +38,114 @@ def section_of(
     `unknown` are the names and patterns of ``reads`` that fit no tool. `policy` is the memory's own; it counts where no
     agent asked yet. A tool is held back if each agent holds it back.
     """
-    policies = sorted(agents.policies() or [policy], key=lambda each: each.shadow)
-    figures, (ahead, ahead_table) = budget.figures(policies[0]), _prefetched(graph)
-    refused = {name: why for name in sorted(specs) if (why := _refused(specs[name], policies))}
-    missing = [name for name in undeclared(specs, policies[0]) if all(name in undeclared(specs, p) for p in policies)]
-    reading = suggested(specs[name] for name in missing)
-    figures |= {"unknown_reads": list(unknown), "undeclared": missing, "suggested": reading, "never_skipped": refused}
+    policies = sorted(agents.policies() or [policy], key=_is_shadow)
+    figures = budget.figures(policies[0])
+    refused = _never_called(specs, policies)
+    missing = _undeclared_for_all(specs, policies)
+    figures |= {
+        "unknown_reads": list(unknown),
+        "undeclared": missing,
+        "suggested": suggested(specs[name] for name in missing),
+        "never_skipped": refused,
+    }
     idle = _unskipped(graph, budget, policies, specs, figures)
-    shown = {each["tool"] for each in idle}
-    never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in shown)
-    held = tuple((o["tool"], f"{o['calls']:,}", f"{o['skipped']:,}", o["why"], o["todo"] or "–") for o in idle)
     wrong = agents.wrong_calls()
-    missed = tuple((row["thread"], row["tool"], row["args"], row["instead"], row["found_by"]) for row in wrong[:MOST])
-    tables = (
-        TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
-        TextTable("Never called without the model", ("tool", "why"), never),
-        TextTable("Wrong calls", ("thread", "tool", "arguments", "right", "found"), missed),
-        *ahead_table,
-    )
-    figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
-    figures |= {"agents": agents.figures(), "wrong_calls": wrong}
-    named = frozenset[str]().union(*(each.may_write for each in policies))
-    figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(named & specs.keys())]
-    reviewed = {tool_of(record) for record, counts in graph.by_tool.items() if counts.get(REVIEWED)}
-    figures["refused"] = sorted(reviewed & specs.keys())
-    figures |= {"unskipped": idle, "changing": changing(specs), "changes": changes.figures()}
-    return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
+    prefetched, prefetch_table = _prefetched(graph)
+    tables = (_table_of_unskipped(idle), _table_of_refused(refused, idle), _table_of_wrong(wrong), *prefetch_table)
+    figures |= {
+        "mode": "shadow, nothing is called" if policy.shadow else "acting",
+        "kind": policy.kind,
+        "agents": agents.figures(),
+        "wrong_calls": wrong,
+        "declared": _declared(specs, policies),
+        "refused": _reviewed(graph, specs),
+        "unskipped": idle,
+        "changing": changing(specs),
+        "changes": changes.figures(),
+        **prefetched,
+    }
+    return Section("Shortcut and prefetch", figures, tuple(_sentences(figures)), tables)
+
+
+def _is_shadow(policy: InertiaPolicy) -> bool:
+    return policy.shadow
+
+
+def _never_called(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) -> dict[str, str]:
+    """Return the tools that no policy lets the memory call without the model, each with the reason."""
+    reasons = {}
+    for name, spec in sorted(specs.items()):
+        reason = _refused(spec, policies)
+        if reason:
+            reasons[name] = reason
+    return reasons
+
+
+def _undeclared_for_all(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) -> list[str]:
+    """Return the tools that each policy holds back because nobody declared them."""
+    first, *others = [undeclared(specs, policy) for policy in policies]
+    return [name for name in first if all(name in names for names in others)]
+
+
+def _declared(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) -> list[int]:
+    """Return how many tools are declared to read, and how many changing ones the policies name."""
+    named_tools: set[str] = set()
+    for policy in policies:
+        named_tools |= policy.may_write
+    reading = sum(spec.read_only is True for spec in specs.values())
+    return [reading, len(named_tools & specs.keys())]
+
+
+def _reviewed(graph: ToolGraph, specs: Mapping[str, ToolSpec]) -> list[str]:
+    """Return the tools of which a person refused or edited a call."""
+    reviewed = set()
+    for record, counts in graph.by_tool.items():
+        if counts.get(REVIEWED):
+            reviewed.add(tool_of(record))
+    return sorted(reviewed & specs.keys())
+
+
+def _table_of_unskipped(idle: Sequence[Mapping[str, Any]]) -> TextTable:
+    rows = []
+    for row in idle:
+        rows.append((row["tool"], f"{row['calls']:,}", f"{row['skipped']:,}", row["why"], row["todo"] or "–"))
+    columns = ("tool", "calls", "skipped", "why", "what to do")
+    return TextTable("Called often, seldom without the model", columns, tuple(rows))
+
+
+def _table_of_refused(refused: Mapping[str, str], idle: Sequence[Mapping[str, Any]]) -> TextTable:
+    shown = {row["tool"] for row in idle}
+    rows = []
+    for tool, reason in refused.items():
+        if tool not in shown:
+            rows.append((tool, reason.removeprefix(f"{tool} ")))
+    return TextTable("Never called without the model", ("tool", "why"), tuple(rows))
+
+
+def _table_of_wrong(wrong: Sequence[Mapping[str, Any]]) -> TextTable:
+    rows = []
+    for row in wrong[:MOST_ROWS]:
+        rows.append((row["thread"], row["tool"], row["args"], row["instead"], row["found_by"]))
+    return TextTable("Wrong calls", ("thread", "tool", "arguments", "right", "found"), tuple(rows))
 
 
 def _refused(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> str:
     """Return why no policy lets a tool be called without the model; "" if one does."""
-    refusals = [why_never(spec, policy) for policy in policies]
-    first = refusals[0]
-    if first is None or None in refusals:
-        return ""
-    return first.text
+    reason = ""
+    for policy in policies:
+        never = why_never(spec, policy)
+        if never is None:
+            return ""
+        reason = reason or never.text
+    return reason
 
 
 def _most_open(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> InertiaPolicy:
     """Return the policy that holds a tool back least; policies that act come first."""
-    return next((policy for policy in policies if not why_never(spec, policy)), policies[0])
+    for policy in policies:
+        if why_never(spec, policy) is None:
+            return policy
+    return policies[0]
 
 
 def _sentences(figures: Mapping[str, Any]) -> list[str]:
@@ -93,14 +158,18 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
         )
     if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
-    if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
+    declare = undeclared_line(figures["undeclared"], figures["suggested"])
+    if declare:
         lines.append(declare)
-    if unknown := figures["unknown_reads"]:
+    unknown = figures["unknown_reads"]
+    if unknown:
         lines.append(f"ToolMemory(reads=...) names {named(unknown)}, but no tool seen so far fits.")
-    if of := figures.get("prefetch"):
+    prefetched = figures.get("prefetch")
+    if prefetched:
         lines.append(
-            f"Look-ups prefetched while the model was asked: {of['started']:,}; {of['served']:,} of them were what it "
-            f"asked for, {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds of waiting saved."
+            f"Look-ups prefetched while the model was asked: {prefetched['started']:,}; {prefetched['served']:,} of "
+            f"them were what it asked for, {prefetched['wasted']:,} were thrown away; "
+            f"{prefetched['seconds_saved']:,.1f} seconds of waiting saved."
         )
     return lines
 
@@ -119,21 +188,27 @@ def _unskipped(
 
     Each has its name, calls, those `skipped` of them, and `why` and `todo`: what holds it back and what would help.
     """
-    found: list[dict[str, Any]] = []
+    called_often = 5
+    unskipped: list[dict[str, Any]] = []
     for tool, entry in graph.tools.items():
         calls = int(entry.get("ok", 0) + entry.get("failed", 0))
         record = graph.by_tool.get(tool, {})
         skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
-        if calls >= OFTEN and 2 * skipped < calls:
-            name = tool_of(tool)
-            if name in specs:
-                policy = _most_open(specs[name], policies)
-                bar = budget.bar(policy, changes=may_write(name, specs))
-                why, todo = _why(name, specs[name], figures, record, policy, bar)
-            else:
-                why, todo = "guard: it is not among the tools", "name it in tools="
-            found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
-    return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]
+        if calls < called_often or 2 * skipped >= calls:
+            continue
+        name = tool_of(tool)
+        if name in specs:
+            policy = _most_open(specs[name], policies)
+            bar = budget.bar(policy, changes=may_write(name, specs))
+            why, todo = _why(name, specs[name], figures, record, policy, bar)
+        else:
+            why, todo = "guard: it is not among the tools", "name it in tools="
+        unskipped.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
+    return sorted(unskipped, key=_most_calls)[:MOST_ROWS]
+
+
+def _most_calls(row: Mapping[str, Any]) -> tuple[int, str]:
+    return -row["calls"], row["tool"]
 
 
 def _why(
@@ -145,18 +220,21 @@ def _why(
     bar: float,
 ) -> tuple[str, str]:
     """Return the first thing that stands in the way, and what would change it ("" if nothing need be done)."""
+    few = 10  # predictions from which a record says something
     hits, misses = int(record.get("hits", 0)), int(record.get("misses", 0))
-    of = hits + misses
-    if never := figures["never_skipped"].get(tool):
+    predictions = hits + misses
+    never = figures["never_skipped"].get(tool)
+    if never:
         return f"guard: {never.removeprefix(tool).strip()}", _remedy(tool, spec, policy)
     if policy.shadow:
         return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
     if not figures["budget_open"]:
         return "budget: the allowed misses are used up", "wait, or allow a larger max_wrong_per_100"
-    if of < _FEW:
-        return f"below the bar: only {of} predictions so far", _LOGS
-    share = f"{hits:,} of {of:,} predictions were exactly right"
-    if hits < bar * of:
+    if predictions < few:
+        import_logs = "import logs: toolmem import runs.jsonl --memory FOLDER"
+        return f"below the bar: only {predictions} predictions so far", import_logs
+    share = f"{hits:,} of {predictions:,} predictions were exactly right"
+    if hits < bar * predictions:
         return f"below the bar of {bar:.0%}: {share}", "prefetch=True saves its waiting all the same"
     return f"{share}; single calls may be below the bar of {bar:.0%}", ""
 
@@ -176,15 +254,15 @@ def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:
 
 def with_context(section: Section, record: ContextRecord) -> Section:
     """Return the section with the look-ups that were made before the model was asked; the same if there were none."""
-    of = record.figures()
-    if not of["made"] and not of["held_out"]:
+    figures = record.figures()
+    if not figures["made"] and not figures["held_out"]:
         return section
     sentence = (
-        f"Look-ups made before the model was asked: {of['made']:,}; model calls saved: {of['saved']:,}; "
-        f"made again by the model: {of['made_again']:,}. Of {of['held_out']:,} that were held out to check, the model "
-        f"made {of['held_out_right']:,}."
+        f"Look-ups made before the model was asked: {figures['made']:,}; model calls saved: {figures['saved']:,}; "
+        f"made again by the model: {figures['made_again']:,}. Of {figures['held_out']:,} that were held out to check, "
+        f"the model made {figures['held_out_right']:,}."
     )
-    return replace(section, figures={**section.figures, "context": of}, sentences=(*section.sentences, sentence))
+    return replace(section, figures={**section.figures, "context": figures}, sentences=(*section.sentences, sentence))
 
 
 # --- prefetched look-ups ---
@@ -192,20 +270,26 @@ def with_context(section: Section, record: ContextRecord) -> Section:
 
 def _prefetched(graph: ToolGraph) -> tuple[dict[str, Any], tuple[TextTable, ...]]:
     """Return the figures of prefetched look-ups, in all and by tool, and their table; nothing if there were none."""
-    by_tool = {
-        tool: _counted(*(record.get(counter, 0.0) for counter in (SERVED, WASTED, SECONDS)))
-        for tool, record in sorted(graph.by_tool.items())
-        if record.get(SERVED) or record.get(WASTED)
-    }
+    by_tool: dict[str, dict[str, float]] = {}
+    served = wasted = 0.0
+    seconds = []
+    for tool, record in sorted(graph.by_tool.items()):
+        if record.get(SERVED) or record.get(WASTED):
+            counts = _counted(record.get(SERVED, 0.0), record.get(WASTED, 0.0), record.get(SECONDS, 0.0))
+            by_tool[tool] = counts
+            served += counts["served"]
+            wasted += counts["wasted"]
+            seconds.append(counts["seconds_saved"])
     if not by_tool:
         return {}, ()
-    sums = _counted(*(sum(o[name] for o in by_tool.values()) for name in ("served", "wasted", "seconds_saved")))
-    rows = (
-        (tool, *(f"{row[name]:,}" for name in ("started", "served", "wasted")), f"{row['seconds_saved']:,.1f}")
-        for tool, row in by_tool.items()
-    )
+    rows = []
+    for tool, counts in by_tool.items():
+        started, seconds_saved = f"{counts['started']:,}", f"{counts['seconds_saved']:,.1f}"
+        rows.append((tool, started, f"{counts['served']:,}", f"{counts['wasted']:,}", seconds_saved))
     columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
-    return {"prefetch": {**sums, "by_tool": by_tool}}, (TextTable("Look-ups prefetched", columns, tuple(rows)),)
+    table = TextTable("Look-ups prefetched", columns, tuple(rows))
+    total = _counted(served, wasted, sum(seconds))
+    return {"prefetch": {**total, "by_tool": by_tool}}, (table,)
 
 
 def _counted(served: float, wasted: float, seconds: float) -> dict[str, float]:

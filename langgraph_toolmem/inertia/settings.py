@@ -105,17 +105,18 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
     Returns:
         The policy; None if the shortcut is switched off.
     """
-    if mode := env_mode():
-        return None if mode == "off" else policy.with_(shadow=mode == "shadow")
-    for key in _keys_of(context):
-        if meant := _meant(key):
-            warn_once("%r in the context is no setting of the memory and is ignored; did you mean %s?", key, meant)
+    mode = env_mode()
+    if mode == "off":
+        return None
+    if mode:
+        return policy.with_(shadow=mode == "shadow")
+    _warn_of_misspelt_keys(context)
     for key in InertiaSettings.model_fields:
         if not key.startswith(_PREFIX):
             continue
         try:
-            value = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
-            if value is None or (isinstance(value, str) and not value):
+            value = _value_of(context, key)
+            if value is None:
                 continue
             if key == "inertia_mode" and value == "off":
                 return None
@@ -124,17 +125,26 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
             warn_once("%s in the context is no use and is ignored (logged once).", key)
             logger.debug("%s: %s", type(error).__name__, error)
             continue
-        tightened = replace(
-            wanted,
-            shadow=policy.shadow or wanted.shadow,
-            audit_rate=max(policy.audit_rate, wanted.audit_rate),
-            reads=_tighter(policy.reads, wanted.reads),
-            writes=_tighter(policy.writes, wanted.writes),
-        )
+        tightened = _tightened(policy, wanted)
         if tightened == policy != wanted:
             warn_once("%s in the context would loosen the policy and is ignored.", key)
         policy = tightened
     return policy
+
+
+def _warn_of_misspelt_keys(context: Any) -> None:
+    for key in _keys_of(context):
+        meant = _meant(key)
+        if meant:
+            warn_once("%r in the context is no setting of the memory and is ignored; did you mean %s?", key, meant)
+
+
+def _value_of(context: Any, key: str) -> Any:
+    """Return the value of a key in a context of any kind; None if it is not given, or an empty text."""
+    value = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
+    if isinstance(value, str) and not value:
+        return None
+    return value
 
 
 def _keys_of(context: Any) -> Iterable[str]:
@@ -151,10 +161,11 @@ def _meant(key: str) -> str:
     if key in _MODES:
         return f"inertia_mode={key!r}"
     plain = key.lower()
-    if plain.startswith(_PREFIX.rstrip("_")) or get_close_matches(plain.split("_")[0], ["inertia"], cutoff=0.8):
-        known = [field for field in InertiaSettings.model_fields if field.startswith(_PREFIX)]
-        return nearest(plain, known) or f"one of {', '.join(known)}"
-    return ""
+    is_near = plain.startswith(_PREFIX.rstrip("_")) or get_close_matches(plain.split("_")[0], ["inertia"], cutoff=0.8)
+    if not is_near:
+        return ""
+    known = [field for field in InertiaSettings.model_fields if field.startswith(_PREFIX)]
+    return nearest(plain, known) or f"one of {', '.join(known)}"
 
 
 def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
@@ -167,8 +178,22 @@ def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
     return policy.with_(**{name: value})
 
 
+def _tightened(policy: InertiaPolicy, wanted: InertiaPolicy) -> InertiaPolicy:
+    """Return the wanted policy, as far as it is tighter than the one in the code."""
+    return replace(
+        wanted,
+        shadow=policy.shadow or wanted.shadow,
+        audit_rate=max(policy.audit_rate, wanted.audit_rate),
+        reads=_tighter(policy.reads, wanted.reads),
+        writes=_tighter(policy.writes, wanted.writes),
+    )
+
+
 def _tighter(one: Bound, other: Bound) -> Bound:
-    budgets = [each for each in (one.max_wrong_per_100, other.max_wrong_per_100) if each is not None]
+    budgets = []
+    for bound in (one, other):
+        if bound.max_wrong_per_100 is not None:
+            budgets.append(bound.max_wrong_per_100)
     return Bound(max(one.min_precision, other.min_precision), min(budgets, default=None))
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.checks import policy_given
@@ -19,8 +19,10 @@ from langgraph_toolmem.inertia.agents import AgentPolicy
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, note_decision
 from langgraph_toolmem.inertia.exchange import ContextLookups
-from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
+from langgraph_toolmem.inertia.forecast import InertiaForecast
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch, Prefetcher
+from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE
 from langgraph_toolmem.inertia.quoted import marked
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.runs.messages import no_usage
@@ -37,16 +39,12 @@ class Decided(NamedTuple):
     """A decision about a model turn.
 
     Attributes:
-        decision: the decision.
-        policy: under which it was taken.
+        forecast: the decision, for all that uses it.
         offered: names of the offered tools.
-        lookups: tools that may be looked up before the model is asked, by name.
     """
 
-    decision: Decision
-    policy: InertiaPolicy
-    offered: frozenset[str] = frozenset()
-    lookups: Mapping[str, BaseTool] = {}
+    forecast: InertiaForecast
+    offered: frozenset[str]
 
 
 class Shortcut(Step[Inertia]):
@@ -118,16 +116,18 @@ class Shortcut(Step[Inertia]):
         return decided
 
     def _decide(self, call: Call) -> Decided:
-        policy = settings_policy(call.context, self.policy or self.method.policy)
+        offered = frozenset(call.tools or ())
+        given = self.policy or self.method.policy
+        policy = settings_policy(call.context, given)
         if policy is None:
-            return Decided(Decision(None, SWITCHED_OFF), self.method.policy, frozenset(call.tools or ()))
+            return Decided(InertiaForecast(Decision(None, SWITCHED_OFF), self.method.policy), offered)
         lookups: Mapping[str, BaseTool] = {}
-        shadow_for_this_run = policy.shadow and not (self.policy or self.method.policy).shadow
+        shadow_for_this_run = policy.shadow and not given.shadow
         if self.context is not None and not shadow_for_this_run:
             lookups = self.context.tools_of(call)
         agent = AgentPolicy(self._agent_name(), policy, prefetch=self.prefetcher is not None)
-        known = self.core.catalogue.specs
-        if never := {*call.left_out, *(name for name in known if not call.allows(name))}:
+        never = self._left_out(call)
+        if never:
             policy = policy.with_(never=policy.never | never)
         decision = self.method.begin_turn(
             call.messages,
@@ -141,7 +141,15 @@ class Shortcut(Step[Inertia]):
             agent=agent,
             lookups=lookups,
         )
-        return Decided(decision, policy, frozenset(call.tools or ()), lookups)
+        return Decided(InertiaForecast(decision, policy, lookups), offered)
+
+    def _left_out(self, call: Call) -> set[str]:
+        """Return the tools that an earlier step took out of the request."""
+        left_out = set(call.left_out)
+        for name in self.core.catalogue.specs:
+            if not call.allows(name):
+                left_out.add(name)
+        return left_out
 
     @staticmethod
     def _agent_name() -> str:
@@ -151,12 +159,12 @@ class Shortcut(Step[Inertia]):
 
     def render(self, call: Call, found: Decided) -> StepOutput:
         """The call in the model's place, or nothing."""
-        decision, policy = found.decision, found.policy
-        call.foresight = None if call.held_out else found
+        decision, policy = found.forecast.decision, found.forecast.policy
+        call.forecast = None if call.held_out else found.forecast
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:
-            answer = shortcut_message(decision.proposal, announce=isinstance(policy, PaperPolicy) and policy.announce)
+            answer = shortcut_message(decision.proposal, announce=policy.announces())
         return StepOutput(answer=answer, event=decision.to_event())
 
     def _forbidden(self, call: Call) -> Refusal | None:
@@ -181,15 +189,15 @@ def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
     calls = json.loads(json.dumps([dict(args) for args in proposal.calls], default=str))
     text = ""
     if announce:
-        told = ", then ".join(json.dumps(args, ensure_ascii=False) for args in calls)
-        text = f"[inertia shortcut] The tool graph chose {proposal.tool} with {told}."
+        arguments = [json.dumps(args, ensure_ascii=False) for args in calls]
+        text = f"[inertia shortcut] The tool graph chose {proposal.tool} with {', then '.join(arguments)}."
     mark = {
         "by": "inertia",
         "confidence": round(float(proposal.confidence), 4),
         "evidence": proposal.evidence,
     }
-    made = [
-        {"name": proposal.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
-        for args in calls
-    ]
+    made = []
+    for args in calls:
+        call_id = f"call_{uuid.uuid4().hex[:24]}"
+        made.append(ToolCall(name=proposal.tool, args=args, id=call_id, type="tool_call"))
     return AIMessage(content=text, tool_calls=made, usage_metadata=no_usage(), **marked(mark))

@@ -64,7 +64,7 @@ class LoopGuard(MemoryNode):
         if memory is not None and not isinstance(memory, ToolMemory):
             raise ConfigurationError(f"LoopGuard takes a ToolMemory or None, not {type(memory).__name__}.")
         if exit_behavior not in get_args(ExitBehavior):
-            known = ", ".join(map(repr, get_args(ExitBehavior)))
+            known = ", ".join(repr(behavior) for behavior in get_args(ExitBehavior))
             raise ConfigurationError(f"LoopGuard(exit_behavior={exit_behavior!r}): choose one of {known}.")
         self._core: Core | None = None if memory is None else memory.core
         self._exit_behavior = exit_behavior
@@ -72,19 +72,14 @@ class LoopGuard(MemoryNode):
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
-        last = call.messages[-1] if call.messages else None
-        asked = last.tool_calls if isinstance(last, AIMessage) else []
-        if not asked or not is_active():
-            return None
-        if self._core is not None and self._core.held_out(call.messages, call.thread_id):
+        asked = self._asked(call)
+        if not asked:
             return None
         watch = self._watch(call)
         reasons = self._reasons(watch, asked, call.messages[:-1])
         if not all(reasons):
             return None
-        names = sorted({each["name"] for each in asked})
-        output = StepOutput(event={"held": names, "notes": watch.notes}, notes={"toolmem.held": len(asked)})
-        report(self.role, output, call.runtime, events=self._core is None or self._core.events)
+        self._report(call, watch, asked)
         ends = watch.notes >= NOTES and self._exit_behavior != "continue"
         if ends and self._exit_behavior == "error":
             raise LoopError(
@@ -92,12 +87,27 @@ class LoopGuard(MemoryNode):
                 "are meant to be called again and again in LoopGuard(polls=...)."
             )
         answers: list[BaseMessage] = []
-        for each, reason in zip(asked, reasons, strict=True):
+        for tool_call, reason in zip(asked, reasons, strict=True):
             note = f"{LOOP_NOTE}{_sentence(reason)} {ADVICE}"
-            answers.append(ToolMessage(note, tool_call_id=each["id"] or "", name=each["name"], status="error"))
+            call_id, name = tool_call["id"] or "", tool_call["name"]
+            answers.append(ToolMessage(note, tool_call_id=call_id, name=name, status="error"))
         if ends:
             answers.append(AIMessage(f"{STOPPED}{reasons[0]}."))
         return {self.messages_key: answers}
+
+    def _asked(self, call: Call) -> Sequence[ToolCall]:
+        """Return the calls that the model's answer asks for; none where the guard does not work."""
+        last = call.messages[-1] if call.messages else None
+        if not isinstance(last, AIMessage) or not last.tool_calls or not is_active():
+            return ()
+        if self._core is not None and self._core.held_out(call.messages, call.thread_id):
+            return ()
+        return last.tool_calls
+
+    def _report(self, call: Call, watch: LoopWatch, held: Sequence[ToolCall]) -> None:
+        names = sorted({tool_call["name"] for tool_call in held})
+        output = StepOutput(event={"held": names, "notes": watch.notes}, notes={"toolmem.held": len(held)})
+        report(self.role, output, call.runtime, events=self._core is None or self._core.events)
 
     def _watch(self, call: Call) -> LoopWatch:
         """Return the calls since the user last spoke, as the guard looks at them."""
@@ -108,9 +118,10 @@ class LoopGuard(MemoryNode):
     def _reasons(self, watch: LoopWatch, asked: Sequence[ToolCall], before: Sequence[Any]) -> list[str]:
         """Return why each call is held; "" for a call that may be made."""
         reasons: list[str] = []
-        for each in asked:
-            polled = self._is_polled(each["name"])
-            reason = "" if polled else watch.judge(each["name"], each["args"], said=texts_before(before))
+        for call in asked:
+            reason = ""
+            if not self._is_polled(call["name"]):
+                reason = watch.judge(call["name"], call["args"], said=texts_before(before))
             reasons.append(reason)
         return reasons
 
@@ -140,4 +151,6 @@ def loop_guard_condition(
     messages = read_key(state, messages_key) or ()
     if messages and isinstance(messages[-1], ToolMessage):
         return agent
-    return tools if messages and getattr(messages[-1], "tool_calls", None) else end
+    if messages and getattr(messages[-1], "tool_calls", None):
+        return tools
+    return end

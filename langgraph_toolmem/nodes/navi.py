@@ -9,11 +9,10 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -35,6 +34,7 @@ from langgraph_toolmem.navigator.decide.decision import (
     Decision,
     NaviRecord,
     NaviState,
+    Stop,
     SubIntent,
     closing_messages,
     decider_messages,
@@ -63,7 +63,7 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import HintState, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
-from langgraph_toolmem.turn.structured import Method, StructuredModel
+from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
 
 logger = logging.getLogger("langgraph_toolmem.nodes.navi")
 
@@ -198,8 +198,11 @@ def _builder(messages_key: str, state_schema: type | None) -> StateGraph[Any, An
         except (TypeError, NameError) as error:
             raise ConfigurationError(f"state_schema cannot be read: {error}") from error
         # A key with a reducer would be reduced a second time in the host's graph.
-        plain = {key: kind for key, kind in hosts.items() if isinstance(channels.get(key), LastValue)}
-    hints, own = (get_type_hints(schema, include_extras=True) for schema in (HintState, NaviState))
+        for key, kind in hosts.items():
+            if isinstance(channels.get(key), LastValue):
+                plain[key] = kind
+    hints = get_type_hints(HintState, include_extras=True)
+    own = get_type_hints(NaviState, include_extras=True)
     make: Any = TypedDict  # the keys are known when the graph is made, not when types are checked
     return StateGraph(
         make("NaviGraphState", {**hosts, **messages, **hints, **own}),
@@ -215,10 +218,16 @@ class NaviStep(Runnable[Any, Any]):
         self.name, self._body = name, body
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
-        return drive(lambda: self._body(input, config))
+        return drive(self._body_of(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        return await adrive(lambda: self._body(input, config))
+        return await adrive(self._body_of(input, config))
+
+    def _body_of(self, state: Any, config: RunnableConfig | None) -> Callable[[], Any]:
+        def body() -> Any:
+            return self._body(state, config)
+
+        return body
 
 
 @dataclass(frozen=True)
@@ -237,23 +246,25 @@ class NaviSteps:
 
     @property
     def nodes(self) -> dict[str, Any]:
-        bodies = {
-            "begin": self._begin,
-            "decide": self._decide,
-            "retrieve": self._retrieve,
-            "observe": self._observe,
-            "conclude": self._conclude,
+        return {
+            "clarify": self._clarify,
+            "begin": NaviStep("begin", self._begin),
+            "decide": NaviStep("decide", self._decide),
+            "retrieve": NaviStep("retrieve", self._retrieve),
+            "observe": NaviStep("observe", self._observe),
+            "conclude": NaviStep("conclude", self._conclude),
         }
-        return {"clarify": self._clarify, **{name: NaviStep(name, body) for name, body in bodies.items()}}
 
     # --- nodes ---
 
     def _begin(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         messages = self._messages(state)
         at = request_at(messages)
-        record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
-        if at is not None:
-            record = begun(record, messages[at + 1 :], self.specs)
+        if at is None:
+            record = new_record("")
+        else:
+            request = text_of(messages[at].content, separator="\n").strip()
+            record = begun(new_record(request), messages[at + 1 :], self.specs)
         context = self._context(state, config)
         found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
         record = {**with_retrieved(record, found)[0], "queries": []}
@@ -264,31 +275,63 @@ class NaviSteps:
         before = _record(state)
         prompt = decider_messages(before, self.specs, self._messages(state), extra=self.instructions)
         answer = yield from self.decider.asking(prompt, merge_configs(config, _CONFIG))
-        refusal = SubIntent.model_validate({"action": "answer", "text": answer.refusal})
-        decision = Decision(sub_intents=[refusal]) if answer.refusal else answer.value
-        update: dict[str, Any] = {}
-        if decision is None:
-            record: NaviRecord = {**before, "decisions": before["decisions"] + 1, "stop": "unreadable"}
-        elif decision.final:
-            record = {**before, "decisions": before["decisions"] + 1, "waiting": [], "stop": "answered"}
-            update[self.messages_key] = [_message(decision.answer, record, answer.usage)]
-        else:
-            record = decided(before, decision, self.specs, lambda: f"call_{uuid.uuid4().hex[:24]}")
-            if calls := record["pending"]["calls"]:
-                made = [{"name": c["tool"], "args": c["args"], "id": c["id"], "type": "tool_call"} for c in calls]
-                update[self.messages_key] = [AIMessage(content="", tool_calls=made, usage_metadata=answer.usage)]
-        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
-        action = "+".join(dict.fromkeys(part["action"] for part in parts)) or "none"
-        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
-        told = {"step": record["decisions"], "action": action, "sub_intents": parts, "model_calls": answer.calls}
+        decision = answer.value
+        if answer.refusal:
+            refusal = SubIntent.model_validate({"action": "answer", "text": answer.refusal})
+            decision = Decision(sub_intents=[refusal])
+        record, messages = self._after(before, decision, answer.usage)
         not_done = [] if record["stop"] else record["history"][-1]["observed"]
-        self._tell(
-            config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)}
-        )
+        self._tell_decision(config, before, record, decision, answer, not_done)
         if decision is not None and self.keep_decisions and not not_done:
-            keep = partial(self._keep, state, record, decision, answer.prompt, config)
+
+            def keep() -> None:
+                self._keep(state, record, decision, answer.prompt, config)
+
             self.navigator.core.log_and_continue("could not keep a decision", keep)
+        update: dict[str, Any] = {self.messages_key: messages} if messages else {}
         return {**update, "toolmem_navi": record}
+
+    def _after(
+        self, before: NaviRecord, decision: Decision | None, usage: UsageMetadata | None
+    ) -> tuple[NaviRecord, list[AIMessage]]:
+        """Return the record after a decision (None: it could not be read), and the message that it makes."""
+        decisions = before["decisions"] + 1
+        if decision is None:
+            return {**before, "decisions": decisions, "stop": "unreadable"}, []
+        if decision.final:
+            record: NaviRecord = {**before, "decisions": decisions, "waiting": [], "stop": "answered"}
+            return record, [_message(decision.answer, record, usage)]
+        record = decided(before, decision, self.specs, _new_call_id)
+        calls = [_tool_call(call) for call in record["pending"]["calls"]]
+        if not calls:
+            return record, []
+        return record, [AIMessage(content="", tool_calls=calls, usage_metadata=usage)]
+
+    def _tell_decision(
+        self,
+        config: RunnableConfig | None,
+        before: NaviRecord,
+        record: NaviRecord,
+        decision: Decision | None,
+        answer: Answer[Decision],
+        not_done: Sequence[Any],
+    ) -> None:
+        """Write a decision to the stream and the current span."""
+        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
+        actions = dict.fromkeys(part["action"] for part in parts)
+        action = "+".join(actions) or "none"
+        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
+        event = {
+            "event": "decision",
+            "step": record["decisions"],
+            "action": action,
+            "sub_intents": parts,
+            "model_calls": answer.calls,
+            "reason": answer.reason,
+            "not_done": not_done,
+            **_seen(before),
+        }
+        self._tell(config, event)
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         record, context = _record(state), self._context(state, config)
@@ -305,29 +348,25 @@ class NaviSteps:
     def _observe(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         """Read the results of the decision, and look for another way around each tool that failed."""
         before = _record(state)
-        record, broken = observed(
-            before,
-            [message for message in self._messages(state) if isinstance(message, ToolMessage)],
-            read_key(state, "toolmem_navi_retrieved") or (),
-            read_key(state, "toolmem_navi_said") or (),
-        )
+        results = [message for message in self._messages(state) if isinstance(message, ToolMessage)]
+        retrieved = read_key(state, "toolmem_navi_retrieved") or ()
+        replies = read_key(state, "toolmem_navi_said") or ()
+        record, broken = observed(before, results, retrieved, replies)
         if self.keep_decisions and before["pending"]["calls"]:
-            good = all(call["status"] == "ok" for call in record["outcomes"][len(before["outcomes"]) :])
-            self.navigator.core.log_and_continue(
-                "could not judge a decision",
-                lambda: self.navigator.decisions.judge(self._run(state, config), before["decisions"], good),
-            )
+            new = record["outcomes"][len(before["outcomes"]) :]
+            good = all(call["status"] == "ok" for call in new)
+
+            def judge() -> None:
+                self.navigator.decisions.judge(self._run(state, config), before["decisions"], good)
+
+            self.navigator.core.log_and_continue("could not judge a decision", judge)
         for call in broken:
             route, found = self.retriever.reroute(before, record, call, self._context(state, config))
             record = with_route(record, route, found)
             self._tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
-        left = read_key(state, "remaining_steps")
-        if record["decisions"] >= MAX_DECISIONS:
-            record = {**record, "stop": "limit"}
-        elif record["idle"] >= MAX_IDLE:
-            record = {**record, "stop": "no progress"}
-        elif isinstance(left, int) and left < STEPS_TO_CLOSE:
-            record = {**record, "stop": "out of steps"}
+        stop = _why_to_stop(record, read_key(state, "remaining_steps"))
+        if stop:
+            record = {**record, "stop": stop}
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _conclude(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
@@ -339,8 +378,10 @@ class NaviSteps:
                 answer = yield Ask(self.model, prompt, merge_configs(config, _CONFIG))
             except Exception as error:  # noqa: BLE001 - the run has to end with an answer
                 self.errors.failed(error)
-        text = text_of(answer.content).strip() if isinstance(answer, AIMessage) else ""
-        usage = answer.usage_metadata if isinstance(answer, AIMessage) else no_usage()
+        text = ""
+        usage: UsageMetadata | None = no_usage()
+        if isinstance(answer, AIMessage):
+            text, usage = text_of(answer.content).strip(), answer.usage_metadata
         self._tell(config, {"event": "stop", "reason": reason, **_seen(record)})
         return {self.messages_key: [_message(text or plain_closing(record, reason), record, usage)]}
 
@@ -352,21 +393,16 @@ class NaviSteps:
         if record["stop"]:
             return ["record" if record["stop"] == "answered" else "conclude"]
         pending = record["pending"]
-        seen = {key: value for key, value in dict(state).items() if key not in NaviState.__annotations__}
-        ways: list[str | Send] = [
-            Send(
-                "tools",
-                {
-                    "__type": "tool_call_with_context",
-                    "tool_call": {"name": call["tool"], "args": call["args"], "id": call["id"], "type": "tool_call"},
-                    "state": seen,
-                },
-            )
-            for call in pending["calls"]
-        ]
-        ways += ["retrieve"] if pending["queries"] else []
-        ways += ["clarify"] if pending["questions"] else []
-        return ways or ["observe"]
+        shown = {key: value for key, value in dict(state).items() if key not in NaviState.__annotations__}
+        next_nodes: list[str | Send] = []
+        for call in pending["calls"]:
+            task = {"__type": "tool_call_with_context", "tool_call": _tool_call(call), "state": shown}
+            next_nodes.append(Send("tools", task))
+        if pending["queries"]:
+            next_nodes.append("retrieve")
+        if pending["questions"]:
+            next_nodes.append("clarify")
+        return next_nodes or ["observe"]
 
     def after_observation(self, state: Any) -> str:
         return "conclude" if _record(state)["stop"] else "decide"
@@ -384,7 +420,8 @@ class NaviSteps:
         self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
     ) -> None:
         """Keep a decision for fine-tuning; its calls are judged when they were made."""
-        good = None if record["pending"]["calls"] and not decision.final else True
+        waits_for_calls = record["pending"]["calls"] and not decision.final
+        good = None if waits_for_calls else True
         messages, user_id = convert_to_openai_messages(list(prompt)), user_id_of(config, runtime_of(config))
         self.navigator.decisions.add(
             self._run(state, config), record["decisions"], messages, decision.model_dump(), user_id=user_id, good=good
@@ -401,6 +438,25 @@ class NaviSteps:
 def _record(state: Any) -> NaviRecord:
     record: NaviRecord = read_key(state, "toolmem_navi")
     return record
+
+
+def _why_to_stop(record: NaviRecord, steps_left: Any) -> Stop:
+    """Return why the run ends after this round, as a key of `_REASONS`; "" if it goes on."""
+    if record["decisions"] >= MAX_DECISIONS:
+        return "limit"
+    if record["idle"] >= MAX_IDLE:
+        return "no progress"
+    if isinstance(steps_left, int) and steps_left < STEPS_TO_CLOSE:
+        return "out of steps"
+    return ""
+
+
+def _new_call_id() -> str:
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(name=call["tool"], args=call["args"], id=call["id"], type="tool_call")
 
 
 def _message(text: str, record: NaviRecord, usage: UsageMetadata | None) -> AIMessage:

@@ -12,8 +12,7 @@ import concurrent.futures
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
@@ -42,8 +41,9 @@ def unheard(config: RunnableConfig) -> RunnableConfig:
     if not isinstance(callbacks, BaseCallbackManager):
         return config
     quiet = callbacks.copy()
-    for handler in [handler for handler in quiet.handlers if hasattr(handler, "tap_output_iter")]:
-        quiet.remove_handler(handler)
+    for handler in list(quiet.handlers):
+        if hasattr(handler, "tap_output_iter"):
+            quiet.remove_handler(handler)
     return {**config, "callbacks": quiet}
 
 
@@ -89,6 +89,88 @@ def loop_of_run() -> asyncio.AbstractEventLoop | None:
     return _LOOP.get()
 
 
+# --- a body under way ---
+
+
+class _RunningBody(Generic[R]):
+    """A body under way, for the loops that give it what it asks for.
+
+    Args:
+        body: a function, or one that makes a generator.
+        costs: count the processor time of the body.
+
+    Attributes:
+        request: the request that it waits for.
+        over: True if it has ended.
+        result: its result, once it has ended.
+    """
+
+    def __init__(self, body: Callable[[], R | StepGenerator[R]], costs: Costs | None) -> None:
+        self._body, self._costs, self._budget = body, costs, StepBudget()
+        self._generator: Generator[Any, Any, R] | None = None
+        self.request: Any = None
+        self.over = False
+        self.result: Any = None
+
+    def begin(self) -> None:
+        """Run the body until its first request, or its end."""
+        with self._at_work():
+            made = self._body()
+            if isinstance(made, Generator):
+                self._generator = made
+                self._move(made.send, None)
+            else:
+                self._end(made)
+
+    def go_on(self, answer: Any, error: Exception | None) -> None:
+        """Run the body from a request to the next one, or its end; an error of the request is raised in the body."""
+        assert self._generator is not None
+        with self._at_work():
+            if error is None:
+                self._move(self._generator.send, answer)
+            else:
+                self._move(self._generator.throw, error)
+
+    def close(self) -> None:
+        """Stop a body that is not over: an interrupt, or nobody reads on."""
+        if not self.over and self._generator is not None:
+            self._generator.close()
+
+    def _move(self, move: Callable[[Any], Any], value: Any) -> None:
+        try:
+            self.request = move(value)
+        except StopIteration as end:  # a future cannot carry it
+            self._end(end.value)
+
+    def _end(self, result: Any) -> None:
+        self.request, self.result, self.over = None, result, True
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Run a part of the body: its waits share a budget, and its processor time is counted.
+
+        A memory that is switched off (``TOOLMEM=off``) writes nothing, so it counts nothing.
+        """
+        counted = self._costs is not None and env_mode() != "off"
+        working = self._costs.working() if counted and self._costs is not None else nullcontext()
+        with step(self._budget), working:
+            yield
+
+
+async def _in_thread(part: Callable[..., None], *given: Any) -> None:
+    """Run a part of a body in a worker thread, which knows the event loop that awaits it."""
+    loop = asyncio.get_running_loop()
+
+    def run() -> None:
+        _LOOP.set(loop)  # in the copy of the context that the thread works in
+        part(*given)
+
+    await asyncio.to_thread(run)
+
+
+# --- sync and async code, and hosts that stream ---
+
+
 def drive(
     body: Callable[[], R | StepGenerator[R]],
     handler: Callable[[Any], Any] | None = None,
@@ -102,30 +184,25 @@ def drive(
         handler: of the host, for `Proceed`.
         costs: count the processor time of the body.
     """
-    budget = StepBudget()
-    with _at_work(budget, costs):
-        found, wanted = _begun(body)
-    while found is not None:
+    running = _RunningBody(body, costs)
+    running.begin()
+    while not running.over:
+        answer, failed = None, None
         try:
-            if isinstance(wanted, Ask):
-                answer = wanted.model.invoke(wanted.input, unheard(wanted.config))
-            elif isinstance(wanted, Wait):
-                answer = None
-                _waited(wanted)
-            else:
+            request = running.request
+            if isinstance(request, Proceed):
                 assert handler is not None
-                with _heard(wanted.listener), _streamed(wanted.streams):
-                    answer = handler(wanted.request)
+                with _heard(request.listener), _streamed(request.streams):
+                    answer = handler(request.request)
+            else:
+                answer = _answered(request)
         except GraphBubbleUp:
-            found.close()
+            running.close()
             raise
         except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
-            move: Callable[[], Any] = partial(found.throw, error)
-        else:
-            move = partial(found.send, answer)
-        with _at_work(budget, costs):
-            found, wanted = _moved(found, move)
-    return wanted  # type: ignore[no-any-return]
+            failed = error
+        running.go_on(answer, failed)
+    return running.result  # type: ignore[no-any-return]
 
 
 async def adrive(
@@ -135,28 +212,25 @@ async def adrive(
     costs: Costs | None = None,
 ) -> R:
     """Run a body in async code; it runs in a worker thread. See `drive`."""
-    loop, budget = asyncio.get_running_loop(), StepBudget()
-    found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_begun, body))
-    while found is not None:
+    running = _RunningBody(body, costs)
+    await _in_thread(running.begin)
+    while not running.over:
+        answer, failed = None, None
         try:
-            if isinstance(wanted, Ask):
-                answer = await wanted.model.ainvoke(wanted.input, unheard(wanted.config))
-            elif isinstance(wanted, Wait):
-                answer = None
-                await _awaited(wanted)
-            else:
+            request = running.request
+            if isinstance(request, Proceed):
                 assert handler is not None
-                with _heard(wanted.listener), _streamed(wanted.streams):
-                    answer = await handler(wanted.request)
+                with _heard(request.listener), _streamed(request.streams):
+                    answer = await handler(request.request)
+            else:
+                answer = await _aanswered(request)
         except GraphBubbleUp:
-            found.close()
+            running.close()
             raise
         except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
-            move: Callable[[], Any] = partial(found.throw, error)
-        else:
-            move = partial(found.send, answer)
-        found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_moved, found, move))
-    return wanted  # type: ignore[no-any-return]
+            failed = error
+        await _in_thread(running.go_on, answer, failed)
+    return running.result  # type: ignore[no-any-return]
 
 
 def drive_stream(
@@ -174,35 +248,29 @@ def drive_stream(
         joined: adds a chunk to those before it. The body is sent all chunks joined.
         costs: see `drive`.
     """
-    budget = StepBudget()
-    with _at_work(budget, costs):
-        found, wanted = _begun(body)
+    running = _RunningBody(body, costs)
+    running.begin()
     try:
-        while found is not None:
+        while not running.over:
+            answer: Any = None
+            failed = None
             try:
-                if isinstance(wanted, Proceed):
-                    answer: Any = None
-                    for chunk in handler(wanted.request):
+                request = running.request
+                if isinstance(request, Proceed):
+                    for chunk in handler(request.request):
                         answer = joined(answer, chunk)
-                        if wanted.streams:
+                        if request.streams:
                             yield chunk
-                elif isinstance(wanted, Ask):
-                    answer = wanted.model.invoke(wanted.input, unheard(wanted.config))
                 else:
-                    answer = None
-                    _waited(wanted)
+                    answer = _answered(request)
             except GraphBubbleUp:
                 raise
             except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
-                move: Callable[[], Any] = partial(found.throw, error)
-            else:
-                move = partial(found.send, answer)
-            with _at_work(budget, costs):
-                found, wanted = _moved(found, move)
+                failed = error
+            running.go_on(answer, failed)
     finally:
-        if found is not None:  # an interrupt, or nobody reads on
-            found.close()
-    return wanted  # type: ignore[no-any-return]
+        running.close()
+    return running.result  # type: ignore[no-any-return]
 
 
 async def adrive_stream(
@@ -214,33 +282,45 @@ async def adrive_stream(
     costs: Costs | None = None,
 ) -> AsyncIterator[C]:
     """Run a body in async code whose host streams; `finished` is given the result. See `drive_stream`."""
-    loop, budget = asyncio.get_running_loop(), StepBudget()
-    found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_begun, body))
+    running = _RunningBody(body, costs)
+    await _in_thread(running.begin)
     try:
-        while found is not None:
+        while not running.over:
+            answer: Any = None
+            failed = None
             try:
-                if isinstance(wanted, Proceed):
-                    answer: Any = None
-                    async for chunk in handler(wanted.request):
+                request = running.request
+                if isinstance(request, Proceed):
+                    async for chunk in handler(request.request):
                         answer = joined(answer, chunk)
-                        if wanted.streams:
+                        if request.streams:
                             yield chunk
-                elif isinstance(wanted, Ask):
-                    answer = await wanted.model.ainvoke(wanted.input, unheard(wanted.config))
                 else:
-                    answer = None
-                    await _awaited(wanted)
+                    answer = await _aanswered(request)
             except GraphBubbleUp:
                 raise
             except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
-                move: Callable[[], Any] = partial(found.throw, error)
-            else:
-                move = partial(found.send, answer)
-            found, wanted = await asyncio.to_thread(_on, loop, budget, costs, partial(_moved, found, move))
+                failed = error
+            await _in_thread(running.go_on, answer, failed)
     finally:
-        if found is not None:
-            found.close()
-    finished(wanted)
+        running.close()
+    finished(running.result)
+
+
+def _answered(request: Ask | Wait) -> Any:
+    """Ask a model, or wait for work under way."""
+    if isinstance(request, Ask):
+        return request.model.invoke(request.input, unheard(request.config))
+    _waited(request)
+    return None
+
+
+async def _aanswered(request: Ask | Wait) -> Any:
+    """See `_answered`."""
+    if isinstance(request, Ask):
+        return await request.model.ainvoke(request.input, unheard(request.config))
+    await _awaited(request)
+    return None
 
 
 @contextmanager
@@ -266,38 +346,6 @@ def _streamed(streams: bool) -> Iterator[None]:
         yield
     finally:
         var_child_runnable_config.set(config)  # not by a token: a cancelled run may end in another context
-
-
-def _begun(body: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:
-    """Return the generator and its first request, or None and the result."""
-    found = body()
-    return _moved(found, partial(next, found)) if isinstance(found, Generator) else (None, found)
-
-
-def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:
-    """Return the generator and its next request, or None and the result: a future cannot carry a StopIteration."""
-    try:
-        return found, move()
-    except StopIteration as end:
-        return None, end.value
-
-
-@contextmanager
-def _at_work(budget: StepBudget, costs: Costs | None) -> Iterator[None]:
-    """Run a part of a body: its waits share a budget, and its processor time is counted.
-
-    A memory that is switched off (``TOOLMEM=off``) writes nothing, so it counts nothing.
-    """
-    if env_mode() == "off":
-        costs = None
-    with step(budget), nullcontext() if costs is None else costs.working():
-        yield
-
-
-def _on(loop: asyncio.AbstractEventLoop, budget: StepBudget, costs: Costs | None, do: Callable[[], R]) -> R:
-    _LOOP.set(loop)  # in the copy of the context that the thread works in
-    with _at_work(budget, costs):
-        return do()
 
 
 def _waited(wanted: Wait) -> None:

@@ -17,7 +17,7 @@ prompt that was sent before; a hint behind the last message changes nothing that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -96,7 +96,9 @@ class StepOutput(NamedTuple):
     @property
     def hint(self) -> Sequence[Line]:
         """Return the lines for the model."""
-        return self.lines or ([Line(self.text)] if self.text else [])
+        if self.lines:
+            return self.lines
+        return [Line(self.text)] if self.text else []
 
 
 NOTHING = StepOutput()
@@ -107,8 +109,11 @@ NOTHING = StepOutput()
 
 def point_of(messages: Sequence[Any]) -> str:
     """Return the identity of the point after these messages."""
-    last = _message(messages[-1]) if messages else None
-    return digest("place", len(messages), "" if last is None else last.id or identity_of(last.content))
+    identity = ""
+    if messages:
+        last = _message(messages[-1])
+        identity = last.id or identity_of(last.content)
+    return digest("place", len(messages), identity)
 
 
 def turn_of(messages: Sequence[Any]) -> str:
@@ -120,7 +125,8 @@ def turn_of(messages: Sequence[Any]) -> str:
     for index in range(len(messages) - 1, -1, -1):
         if is_users(messages[index]):
             message = _message(messages[index])
-            return digest("user-turn", message.id or sum(map(is_users, messages[:index])), identity_of(message.content))
+            number = message.id or sum(is_users(before) for before in messages[:index])
+            return digest("user-turn", number, identity_of(message.content))
     return ""
 
 
@@ -156,35 +162,55 @@ def composed(
         messages: of the thread; the first model call of an episode has more room.
         read: returns the thread as read; the LATEST messages are read if None.
     """
-    hints = [each for each in outputs if each.hint]
+    hints = [output for output in outputs if output.hint]
     if not hints:
         return ""
-    first = _is_first(messages, read or (lambda: parse_run(list(messages)[-LATEST:])))
-    hints.sort(key=lambda hint: -hint.sure)
-    taken: list[str] = []
-    named: set[str] = set()
-    left = ((AT_FIRST if first else AFTERWARDS) - tokens_in(FRAME)) * BYTES_PER_TOKEN
-    for hint in hints:
-        size, kept = _size(hint.head) if hint.head else 0, list[Line]()
-        for line in hint.hint:
-            if line.about and line.about in named:
-                continue
-            if size + _size(line.text) > left:
-                break
-            size += _size(line.text)
-            kept.append(line)
-        if kept:
-            left -= size  # a line that is withheld keeps its room: its draw changes nothing else
-            named |= {line.about for line in kept}
-            standing = kept if hint.seen is None else hint.seen(kept)
-            if standing:
-                taken += [*([hint.head] if hint.head else []), *(line.text for line in standing)]
-    return "\n".join([FRAME, *taken]) if taken else ""
+
+    def latest() -> Run:
+        return parse_run(list(messages)[-LATEST:])
+
+    tokens = AT_FIRST if _is_first(messages, read or latest) else AFTERWARDS
+    bytes_left = (tokens - tokens_in(FRAME)) * BYTES_PER_TOKEN
+    shown: list[str] = []
+    tools: set[str] = set()
+    for hint in sorted(hints, key=_least_sure):
+        lines, size = _fitting(hint, tools, bytes_left)
+        if not lines:
+            continue
+        bytes_left -= size  # a line that is withheld keeps its room: its draw changes nothing else
+        tools |= {line.about for line in lines}
+        standing = lines if hint.seen is None else hint.seen(lines)
+        if standing and hint.head:
+            shown.append(hint.head)
+        for line in standing:
+            shown.append(line.text)
+    if not shown:
+        return ""
+    return "\n".join([FRAME, *shown])
+
+
+def _least_sure(hint: StepOutput) -> float:
+    return -hint.sure
+
+
+def _fitting(hint: StepOutput, tools: Collection[str], bytes_left: int) -> tuple[list[Line], int]:
+    """Return the lines of a hint that have room, without those on tools that are named already, and their size."""
+    size = _size(hint.head) if hint.head else 0
+    lines: list[Line] = []
+    for line in hint.hint:
+        if line.about and line.about in tools:
+            continue
+        if size + _size(line.text) > bytes_left:
+            break
+        size += _size(line.text)
+        lines.append(line)
+    return lines, size
 
 
 def _is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
     """Return True if no model answered in this episode so far; calls of the shortcut do not count."""
-    for message in map(_message, reversed(messages)):
+    for given in reversed(messages):
+        message = _message(given)
         if isinstance(message, HumanMessage):
             break
         if isinstance(message, AIMessage) and "toolmem" not in message.additional_kwargs:
@@ -193,7 +219,10 @@ def _is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
         episode = read().current
     except MessageError:
         return True
-    return not any(isinstance(event, Turn) and event.chosen_by == "model" for event in episode.events)
+    for event in episode.events:
+        if isinstance(event, Turn) and event.chosen_by == "model":
+            return False
+    return True
 
 
 def _size(line: str) -> int:
@@ -264,7 +293,7 @@ def new_hint(
     hint = Hint(
         at=turn_of(messages) if scope == "turn" else point_of(messages),
         scope=scope,
-        lines=list(map(list, output.hint)),
+        lines=[list(line) for line in output.hint],
         head=output.head,
         sure=output.sure,
         left_out=dict(output.left_out),
@@ -275,14 +304,19 @@ def new_hint(
 
 def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str]:
     """Return the tools that are left out in this user turn, each with the reason."""
-    return {tool: why for hint in _held(state, messages_key) for tool, why in hint["left_out"].items()}
+    left_out: dict[str, str] = {}
+    for hint in _held(state, messages_key):
+        left_out |= hint["left_out"]
+    return left_out
 
 
 def _held(state: Any, messages_key: str) -> list[Hint]:
     """Return the hints that hold for the next model call, by role."""
-    hints = None if isinstance(state, (list, tuple)) else read_key(state, HINTS)
+    if isinstance(state, (list, tuple)):
+        return []
+    hints: dict[str, Hint] = read_key(state, HINTS) or {}
     messages = read_key(state, messages_key) or ()
-    return [hint for _, hint in sorted((hints or {}).items()) if _holds(hint, messages)]
+    return [hints[role] for role in sorted(hints) if _holds(hints[role], messages)]
 
 
 def _output_of(hint: Hint) -> StepOutput:
@@ -320,9 +354,12 @@ def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "m
     messages = list(read_key(state, messages_key) or ())
     if not is_active() or placement_of(model) == "instructions":  # messages cannot carry them
         return messages
-    text = composed(map(_output_of, _held(state, messages_key)), messages)
+    outputs = [_output_of(hint) for hint in _held(state, messages_key)]
+    text = composed(outputs, messages)
     system, messages, _ = placed(text, system=None, messages=messages, model=model)
-    return [*([system] if system else []), *messages]
+    if system is None:
+        return messages
+    return [system, *messages]
 
 
 def placed(
@@ -345,27 +382,48 @@ def placed(
     settings = settings or {}
     if not text:
         return system, list(messages), settings
-    how = placement_of(model, settings)
-    if not how:
+    placement = placement_of(model, settings)
+    if not placement:
+        name = "a model that is not named" if model is None else type(model).__name__
         warn_once(
             "It is unknown where %s takes hints: they go into the system message, and a prompt cache is not reused",
-            type(model).__name__ if model is not None else "a model that is not named",
+            name,
         )
-    if not how or not messages:
-        in_front = with_text(system, text) if system and system.content else SystemMessage(text)
-        return in_front, list(messages), settings
-    if how == "instructions":
-        told = settings.get("instructions") or (getattr(model, "model_kwargs", None) or {}).get("instructions")
-        return system, list(messages), {**settings, "instructions": f"{told}\n\n{text}" if told else text}
-    kept = list(messages)
-    last = _message(kept[-1])
-    if how == "in_tool" and isinstance(last, ToolMessage):
-        return system, [*kept[:-1], with_text(last, text)], settings
-    if how == "tail_marked" and (marker := settings.get(CACHE)) and (marked := _marked(last, marker)) is not None:
-        kept[-1] = marked
-        settings = {name: value for name, value in settings.items() if name != CACHE}
-    content: Any = [{"type": "text", "text": text}] if how == "tail_list" else text
-    return system, [*kept, HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})], settings
+    if not placement or not messages:
+        return _in_front(system, text), list(messages), settings
+    if placement == "instructions":
+        return system, list(messages), _with_instructions(settings, model, text)
+    *before, last = messages
+    last = _message(last)
+    if placement == "in_tool" and isinstance(last, ToolMessage):
+        return system, [*before, with_text(last, text)], settings
+    content: Any = [{"type": "text", "text": text}] if placement == "tail_list" else text
+    hint = HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})
+    marked = None
+    if placement == "tail_marked" and settings.get(CACHE):
+        marked = _marked(last, settings[CACHE])
+    if marked is None:
+        return system, [*messages, hint], settings
+    unmarked = {name: value for name, value in settings.items() if name != CACHE}
+    return system, [*before, marked, hint], unmarked
+
+
+def _in_front(system: SystemMessage | None, text: str) -> SystemMessage:
+    """Return the system message of a request with a hint behind its own text."""
+    if system is None or not system.content:
+        return SystemMessage(text)
+    in_front: SystemMessage = with_text(system, text)
+    return in_front
+
+
+def _with_instructions(settings: Mapping[str, Any], model: Any, text: str) -> Mapping[str, Any]:
+    """Return the settings with a hint behind the instructions of the request, or of the model."""
+    instructions = settings.get("instructions")
+    if not instructions:
+        instructions = (getattr(model, "model_kwargs", None) or {}).get("instructions")
+    if instructions:
+        text = f"{instructions}\n\n{text}"
+    return {**settings, "instructions": text}
 
 
 def with_text(message: Any, text: str) -> Any:
@@ -392,7 +450,9 @@ def _marked(message: BaseMessage, marker: Any) -> BaseMessage | None:
     if isinstance(message, HumanMessage):
         if isinstance(message.content, str):
             return message.model_copy(update={"content": [{"type": "text", "text": message.content, CACHE: marker}]})
-        final = message.content[-1] if message.content else None
+        if not message.content:
+            return None
+        *before, final = message.content
         if isinstance(final, dict):
-            return message.model_copy(update={"content": [*message.content[:-1], {**final, CACHE: marker}]})
+            return message.model_copy(update={"content": [*before, {**final, CACHE: marker}]})
     return None

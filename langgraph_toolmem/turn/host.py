@@ -37,16 +37,18 @@ warned: Final[set[str]] = set()
 
 def warn_once(text: str, *parts: object) -> None:
     """Log a warning, once for each text in a process."""
-    if (line := text % parts) not in warned and len(warned) < MAX_WARNED:
-        warned.add(line)
-        logger.warning("%s", line)
+    _log_once(logging.WARNING, text % parts)
 
 
 def told_once(text: str, *parts: object) -> None:
     """Log a note at INFO, once for each text in a process."""
-    if (line := text % parts) not in warned and len(warned) < MAX_WARNED:
+    _log_once(logging.INFO, text % parts)
+
+
+def _log_once(level: int, line: str) -> None:
+    if line not in warned and len(warned) < MAX_WARNED:
         warned.add(line)
-        logger.info("%s", line)
+        logger.log(level, "%s", line)
 
 
 def env_mode() -> EnvMode:
@@ -95,7 +97,8 @@ class ErrorLog:
         The host's traces get it each time.
         """
         annotate({"toolmem.failed": self._owner, "toolmem.error": type(error).__name__})
-        if (kind := describe_error(error)) not in self._logged:
+        kind = describe_error(error)
+        if kind not in self._logged:
             self._logged.add(kind)
             log_failure(
                 self._logger, logging.ERROR, "%s failed and is passed over (logged once)", self._owner, error=error
@@ -117,12 +120,12 @@ def read_key(state: Any, key: str) -> Any:
 def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
     """Return the runtime of the current graph; None outside of one. Async nodes before Python 3.11 pass the config."""
     try:
-        found: Any = get_runtime()
+        runtime: Any = get_runtime()
     except (RuntimeError, KeyError):
-        found = None
-    if not isinstance(found, Runtime):
-        found = (config or {}).get("configurable", {}).get(RUNTIME_KEY)
-    return found if isinstance(found, Runtime) else None
+        runtime = None
+    if not isinstance(runtime, Runtime):
+        runtime = (config or {}).get("configurable", {}).get(RUNTIME_KEY)
+    return runtime if isinstance(runtime, Runtime) else None
 
 
 def config_of() -> RunnableConfig | None:
@@ -143,15 +146,17 @@ def thread_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | No
 
 def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     """Return the user: from the context, the server's user or the configurable, in this order."""
-    context = runtime.context if runtime is not None else None
-    found = None if isinstance(context, (list, tuple)) else read_key(context, "user_id")
-    if not found and runtime is not None:
-        server = getattr(runtime, "server_info", None)
-        found = getattr(getattr(server, "user", None), "identity", None)
-    if not found:
+    user = None
+    if runtime is not None:
+        if not isinstance(runtime.context, (list, tuple)):
+            user = read_key(runtime.context, "user_id")
+        if not user:
+            server = getattr(runtime, "server_info", None)
+            user = getattr(getattr(server, "user", None), "identity", None)
+    if not user:
         configurable = (config or {}).get("configurable", {})
-        found = configurable.get("langgraph_user_id") or configurable.get("user_id")
-    return str(found) if found else None
+        user = configurable.get("langgraph_user_id") or configurable.get("user_id")
+    return str(user) if user else None
 
 
 # --- stream and traces ---

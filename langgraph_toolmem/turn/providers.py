@@ -176,7 +176,9 @@ def _first(rules: Iterable[tuple[T, Models]], model: Any, settings: Mapping[str,
     keeps nothing.
     """
     try:
-        calls = (settings,) if isinstance(settings, Mapping) else ()
+        calls: tuple[Mapping[str, Any], ...] = ()
+        if isinstance(settings, Mapping):
+            calls = (settings,)
         ambient = (var_child_runnable_config.get() or {}).get("configurable") or {}
         for leaf in _leaves(model, calls, ambient, 0):
             for name, models in rules:
@@ -195,23 +197,34 @@ class _Leaf:
         self._places: list[Mapping[str, Any]] = []
         for layer in (fields, *calls):
             self._places.append(layer)
-            self._places += [carrier for key in _CARRIERS if isinstance(carrier := layer.get(key), Mapping)]
-        found = [place.get(key) for place in self._places for key in _NAMES]
+            for key in _CARRIERS:
+                carrier = layer.get(key)
+                if isinstance(carrier, Mapping):
+                    self._places.append(carrier)
+        self._names: list[str] = []
+        for place in self._places:
+            for key in _NAMES:
+                self._add_name(place.get(key))
         if isinstance(model, str):
-            found.append(model)
-        elif not any(isinstance(name, str) for name in found):
-            found += [getattr(model, key, None) for key in _NAMES[:2]]
-        self._names = [name for name in found if isinstance(name, str)]
+            self._names.append(model)
+        elif not self._names:
+            for key in ("model", "model_name"):
+                self._add_name(getattr(model, key, None))
+
+    def _add_name(self, name: Any) -> None:
+        if isinstance(name, str):
+            self._names.append(name)
 
     def meets(self, rule: Models) -> bool:
         """Return True if every condition is met; the cheapest come first."""
-        lifts = list(self._found(rule.off))
-        return (
-            (not rule.models or any(re.search(rule.models, name, re.IGNORECASE) for name in self._names))
-            and (not rule.on or any(self._found(rule.on)))
-            and not (lifts and all(lifts))
-            and (not rule.clients or not self._labels.isdisjoint(rule.clients))
-        )
+        if rule.models and not any(re.search(rule.models, name, re.IGNORECASE) for name in self._names):
+            return False
+        if rule.on and not any(self._found(rule.on)):
+            return False
+        excluding = list(self._found(rule.off))
+        if excluding and all(excluding):
+            return False
+        return not rule.clients or not self._labels.isdisjoint(rule.clients)
 
     def _found(self, settings: Settings) -> Iterator[bool]:
         """Yield, for each value at the paths, True if it counts."""
@@ -221,21 +234,30 @@ class _Leaf:
                 value = place.get(first)
                 for key in rest:
                     value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
-                if value is not None:
-                    value = value.lower() if isinstance(value, str) else value
-                    yield value in values if values else bool(value) and value not in _UNSET
+                if value is None:
+                    continue
+                if isinstance(value, str):
+                    value = value.lower()
+                if values:
+                    yield value in values
+                else:
+                    yield bool(value) and value not in _UNSET
 
     @cached_property
     def _labels(self) -> set[str]:
-        providers = [place.get("model_provider") for place in self._places]
-        found = {each.replace("-", "_").lower() for each in providers if isinstance(each, str)}
-        found |= {name.partition(":")[0] for name in self._names}
+        """The names by which `Models.clients` may call this model."""
+        labels = {name.partition(":")[0] for name in self._names}
+        for place in self._places:
+            provider = place.get("model_provider")
+            if isinstance(provider, str):
+                labels.add(provider.replace("-", "_").lower())
         if not isinstance(self._model, str):
-            found |= {base.__name__ for base in type(self._model).__mro__}
-            found.add(str(getattr(self._model, "_llm_type", "")))
-            if callable(params := getattr(self._model, "_get_ls_params", None)):
-                found.add(str(params().get("ls_provider", "")))
-        return found
+            labels |= {base.__name__ for base in type(self._model).__mro__}
+            labels.add(str(getattr(self._model, "_llm_type", "")))
+            params = getattr(self._model, "_get_ls_params", None)
+            if callable(params):
+                labels.add(str(params().get("ls_provider", "")))
+        return labels
 
 
 def _leaves(
@@ -248,20 +270,31 @@ def _leaves(
     if hasattr(type(model), "_generate"):  # a chat model may have fields that are called like a wrapper's
         yield _Leaf(model, fields, calls)
         return
-    if isinstance(config := fields.get("config"), Mapping):
+    config = fields.get("config")
+    if isinstance(config, Mapping):
         configurable = {**(config.get("configurable") or {}), **configurable}
 
     if "_default_config" in fields:
         yield _configurable_leaf(fields, calls, configurable)
         return
-    if isinstance(kwargs := fields.get("kwargs"), Mapping):
+    kwargs = fields.get("kwargs")
+    if isinstance(kwargs, Mapping):
         calls = (*calls, kwargs)
-    parts = (each if isinstance(each, (list, tuple)) else [each] for each in fields.values())
-    inside = [part for each in parts for part in each if isinstance(part, Runnable)]
+    inside = _runnables_in(fields)
     if not inside:
         yield _Leaf(model, fields, calls)
     for part in inside:
         yield from _leaves(part, calls, configurable, depth + 1)
+
+
+def _runnables_in(fields: Mapping[str, Any]) -> list[Runnable[Any, Any]]:
+    inside: list[Runnable[Any, Any]] = []
+    for value in fields.values():
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        for part in parts:
+            if isinstance(part, Runnable):
+                inside.append(part)
+    return inside
 
 
 def _configurable_leaf(
@@ -269,9 +302,11 @@ def _configurable_leaf(
 ) -> _Leaf:
     """Return the model that ``init_chat_model`` would make for this run's configurable."""
     prefix, allowed = fields.get("_config_prefix") or "", fields.get("_configurable_fields")
-    now = {key[len(prefix) :]: value for key, value in configurable.items() if key.startswith(prefix)}
-    if allowed != "any":
-        now = {key: value for key, value in now.items() if key in (allowed or ())}
+    now = {}
+    for key, value in configurable.items():
+        field = key.removeprefix(prefix)
+        if key.startswith(prefix) and (allowed == "any" or field in (allowed or ())):
+            now[field] = value
     queued = [kwargs for _, _, kwargs in fields.get("_queued_declarative_operations") or ()]
     merged = {**fields["_default_config"], **now}
     return _Leaf(str(merged.get("model") or ""), merged, (*calls, *queued))

@@ -72,9 +72,12 @@ def model_input_of(
     """
     parts: list[str] = [] if system is None else [text_of(system.content, separator="\n")]
     # Classes are asked once each: `isinstance` of a pydantic class takes .5 ms for 1,000 messages.
-    kinds = {kind for kind in set(map(type, messages.own)) if issubclass(kind, SystemMessage)}
-    if kinds:
-        parts += [text_of(each.content, separator="\n") for each in messages.own if type(each) in kinds]
+    kinds = {type(message) for message in messages.own}
+    of_system = {kind for kind in kinds if issubclass(kind, SystemMessage)}
+    if of_system:
+        for message in messages.own:
+            if type(message) in of_system:
+                parts.append(text_of(message.content, separator="\n"))
     parts += messages.added
     return ModelInput(
         system="\n".join(part for part in parts if part),
@@ -103,18 +106,20 @@ def given_input(system: str | None, context: Any, private: Collection[str]) -> M
 
 def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive]:
     """Return the primitive fields of a run's context, a dataclass, a pydantic model or a dict, without private ones."""
-    fields: Iterable[tuple[Any, Any]] = ()
-    if isinstance(context, Mapping):
-        fields = context.items()
-    elif dataclasses.is_dataclass(context) and not isinstance(context, type):
-        fields = [(each.name, getattr(context, each.name, None)) for each in dataclasses.fields(context)]
-    elif hasattr(context, "__dict__"):
-        fields = vars(context).items()
-    found: dict[str, Primitive] = {}
-    for name, value in fields:
+    primitives: dict[str, Primitive] = {}
+    for name, value in _fields_of(context):
         if isinstance(value, str) and len(value) > MAX_READ:
             continue
-        is_read = isinstance(name, str) and name not in private and len(found) < _LIMIT
+        is_read = isinstance(name, str) and name not in private and len(primitives) < _LIMIT
         if is_read and isinstance(value, (str, int, float, bool)):
-            found[name] = value
-    return found
+            primitives[name] = value
+    return primitives
+
+
+def _fields_of(context: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(context, Mapping):
+        return context.items()
+    if dataclasses.is_dataclass(context) and not isinstance(context, type):
+        return [(field.name, getattr(context, field.name, None)) for field in dataclasses.fields(context)]
+    fields: Mapping[str, Any] = getattr(context, "__dict__", {})
+    return fields.items()

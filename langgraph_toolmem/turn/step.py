@@ -11,7 +11,7 @@ from abc import ABC
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -59,6 +59,12 @@ logger = logging.getLogger("langgraph_toolmem.steps")
 M = TypeVar("M", bound=Method)
 
 
+class Forecast:
+    """A step's prediction of the model's answer. The method that predicts says in a subclass what it holds."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Call:
     """The model call that comes next.
@@ -79,7 +85,7 @@ class Call:
         left_out: tools that an earlier step took out, each with the reason.
         held_out: True if the episode runs without the memory (`core.episodes`).
         model_input: what the model sees besides the messages.
-        foresight: a step's prediction of the model's answer, for the prefetcher.
+        forecast: a step's prediction of the model's answer, for work that begins before it.
     """
 
     messages: list[Any]
@@ -97,7 +103,7 @@ class Call:
     left_out: Mapping[str, str] = field(default_factory=dict)
     held_out: bool = False
     model_input: ModelInput = UNSEEN
-    foresight: Any = None
+    forecast: Forecast | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.messages, ThreadHistory):
@@ -165,8 +171,15 @@ class Step(SharedByCopies, ABC, Generic[M]):
             core = self.core
             state = core.state_of(core.read(call.messages, call.thread_id))
             standings = core.trials.standings(self.method.name, state, [line.item for line in lines if line.item])
-            left = [line for line in lines if standings.get(line.item) not in ("hurts", "idle")]
-            return sorted(left, key=lambda line: standings.get(line.item) != "helps")
+            helpful: list[Line] = []
+            others: list[Line] = []
+            for line in lines:
+                standing = standings.get(line.item)
+                if standing == "helps":
+                    helpful.append(line)
+                elif standing not in ("hurts", "idle"):
+                    others.append(line)
+            return helpful + others
         return list(lines)
 
     def drawn(self, call: Call, lines: Sequence[Line]) -> list[Line]:
@@ -257,6 +270,14 @@ class Kept:
     broken: bool = False
 
 
+class _MemoKey(NamedTuple):
+    """The thread, the user, and the user's message (`turn_of`) that a result belongs to."""
+
+    thread_id: str | None
+    user_id: str | None
+    turn: str
+
+
 class Memo(SharedByCopies):
     """Keeps a step's results for the `MAX_TURNS` user turns used last. Safe to use from several threads.
 
@@ -273,7 +294,7 @@ class Memo(SharedByCopies):
     def __init__(self, scope: Scope, texts: KeptTexts) -> None:
         self._scope, self._texts = scope, texts
         self._lock = threads.lock()
-        self._kept: OrderedDict[tuple[Any, ...], Kept] = OrderedDict()
+        self._kept: OrderedDict[_MemoKey, Kept] = OrderedDict()
         texts.register(self.forget)
 
     def forget(self) -> None:
@@ -285,16 +306,25 @@ class Memo(SharedByCopies):
         """Return the result for this call; None if there is none."""
         if self._scope == "call" or _begins(call):
             return None
-        whose, turn = (call.thread_id, call.user_id), turn_of(call.messages)
+        turn = turn_of(call.messages)
         if not turn and call.thread_id is None:
             return None
         with self._lock:
-            key = (*whose, turn) if turn else next((key for key in reversed(self._kept) if key[:-1] == whose), whose)
+            key = _MemoKey(call.thread_id, call.user_id, turn)
+            if not turn:
+                key = self._latest_of(key)
             kept = self._kept.get(key)
             if kept is None or kept.point not in (None, self._point(call)):
                 return None
             self._kept.move_to_end(key)
             return kept
+
+    def _latest_of(self, key: _MemoKey) -> _MemoKey:
+        """Return the key of the thread's latest result; the same key if there is none."""
+        for known in reversed(self._kept):
+            if (known.thread_id, known.user_id) == (key.thread_id, key.user_id):
+                return known
+        return key
 
     def put(self, call: Call, found: Any, purges: int, *, broken: bool = False) -> Kept:
         """Keep a result, and return the one that holds: if another thread was faster, its result.
@@ -305,7 +335,7 @@ class Memo(SharedByCopies):
         kept = Kept(found, self._point(call), broken=broken)
         if self._scope == "call":
             return kept
-        key = (call.thread_id, call.user_id, turn_of(call.messages))
+        key = _MemoKey(call.thread_id, call.user_id, turn_of(call.messages))
         with self._lock:
             if purges != self._texts.purges:
                 return kept
@@ -318,13 +348,17 @@ class Memo(SharedByCopies):
             return kept
 
     def _point(self, call: Call) -> tuple[str, frozenset[str]] | None:
-        return (point_of(call.messages), frozenset(call.tools or ())) if self._scope == "point" else None
+        if self._scope != "point":
+            return None
+        return point_of(call.messages), frozenset(call.tools or ())
 
 
 def _begins(call: Call) -> bool:
     """Return True if nothing may be kept of earlier calls: an unnamed run that begins, or that has no ids."""
+    if call.thread_id is not None:
+        return False
     last = call.messages[-1] if call.messages else None
-    return call.thread_id is None and (isinstance(last, HumanMessage) or not getattr(last, "id", None))
+    return isinstance(last, HumanMessage) or not getattr(last, "id", None)
 
 
 # --- as a node of a graph ---
@@ -367,15 +401,21 @@ class MemoryNode(Runnable[Any, Any]):
         if env_mode() == "off":
             return None
         with self.errors:
-            return drive(lambda: self.body(input, config), costs=self.costs)
+            return drive(self._body_of(input, config), costs=self.costs)
         return None
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         if env_mode() == "off":
             return None
         with self.errors:
-            return await adrive(lambda: self.body(input, config), costs=self.costs)
+            return await adrive(self._body_of(input, config), costs=self.costs)
         return None
+
+    def _body_of(self, state: Any, config: RunnableConfig | None) -> Callable[[], Any | StepGenerator[Any]]:
+        def body() -> Any | StepGenerator[Any]:
+            return self.body(state, config)
+
+        return body
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
         """Return the update of the state. In an async graph it runs in a thread."""
@@ -389,9 +429,14 @@ class MemoryNode(Runnable[Any, Any]):
                 f"The state has no {self.messages_key!r}. Pass messages_key=… to {type(self).__name__}."
             )
         runtime = runtime_of(config)
-        who = (thread_id_of(config, runtime), user_id_of(config, runtime))
-        left_out = left_out_now(state, messages_key=self.messages_key)
-        return Call(messages, *who, state, runtime, left_out=left_out)
+        return Call(
+            messages,
+            thread_id=thread_id_of(config, runtime),
+            user_id=user_id_of(config, runtime),
+            state=state,
+            runtime=runtime,
+            left_out=left_out_now(state, messages_key=self.messages_key),
+        )
 
 
 class StepNode(MemoryNode):
@@ -419,9 +464,11 @@ class StepNode(MemoryNode):
         call.held_out = is_active() and core.held_out(call.messages, call.thread_id)
         output = yield from self.runner.output(call)
         if output.hint:  # feedback on the hint finds its episode, also where nobody records
-            core.log_and_continue(
-                "could not note a thread", lambda: core.know(core.read(call.messages, call.thread_id))
-            )
+
+            def note_thread() -> None:
+                core.know(core.read(call.messages, call.thread_id))
+
+            core.log_and_continue("could not note a thread", note_thread)
         return None if output is NOTHING else self.update(call, output)
 
     def update(self, call: Call, output: StepOutput) -> Any:

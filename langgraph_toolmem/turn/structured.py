@@ -83,7 +83,7 @@ class StructuredModel(Generic[A]):
         model: BaseChatModel,
         schema: type[A],
         *,
-        check: Callable[[A], str] = lambda _: "",
+        check: Callable[[A], str] | None = None,
         method: Method | None = None,
     ) -> None:
         self._schema, self._check = schema, check
@@ -91,7 +91,11 @@ class StructuredModel(Generic[A]):
 
     def ask(self, messages: Sequence[BaseMessage], config: RunnableConfig | None = None) -> Answer[A]:
         """Ask in sync code. Raises whatever the model raises."""
-        return drive(lambda: self.asking(messages, config))
+
+        def body() -> StepGenerator[Answer[A]]:
+            return self.asking(messages, config)
+
+        return drive(body)
 
     def asking(self, messages: Sequence[BaseMessage], config: RunnableConfig | None = None) -> StepGenerator[Answer[A]]:
         """Ask within a body for sync and async. Raises whatever the model raises.
@@ -100,20 +104,19 @@ class StructuredModel(Generic[A]):
             messages: the prompt; its last message is a text.
             config: of the calls: callbacks, tags, a run name.
         """
-        *first, last = messages
-        prompt = [*first, last.model_copy(update={"content": f"{last.text}{self._form}"})] if self._form else messages
+        prompt = self._with_form(messages)
         config, usage, reason = merge_configs(config, ASIDE), None, ""
         for calls in (1, 2):  # noqa: B007 - the number is part of the answer
-            again = f"Your last output could not be used: {reason}. Answer again, complete, in the required form."
-            sent = [*prompt, *([HumanMessage(again)] if reason else [])]
+            sent = list(prompt)
+            if reason:
+                again = f"Your last output could not be used: {reason}. Answer again, complete, in the required form."
+                sent.append(HumanMessage(again))
             try:
-                output = yield Ask(self._bound, sent, config)
+                output = _parts_of((yield Ask(self._bound, sent, config)))
             except Exception as error:
                 if not _is_unreadable(error):
                     raise
                 output = {"parsing_error": error}
-            if not isinstance(output, Mapping):
-                output = {"raw": output} if isinstance(output, BaseMessage) else {"parsed": output}
             raw = output.get("raw")
             usage = _added(usage, raw)
             value, reason = self._read(output)
@@ -122,39 +125,64 @@ class StructuredModel(Generic[A]):
                 break
         return Answer(value, reason, refusal, calls, usage, prompt)
 
+    def _with_form(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """Return the prompt with the form in words, for a model without structured output."""
+        if not self._form:
+            return messages
+        *first, last = messages
+        return [*first, last.model_copy(update={"content": f"{last.text}{self._form}"})]
+
     def _read(self, output: Mapping[str, Any]) -> tuple[A | None, str]:
         """Return the answer, or the reason why there is none; of several objects in a text the last valid one wins."""
         parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
         if parsed is not None:
             return self._validated(parsed)
-        reason = reason_of(error) if isinstance(error, BaseException) else NO_OUTPUT
         reasons = []
-        for value in _objects(raw.text, self._schema.model_fields) if isinstance(raw, BaseMessage) else ():
-            found, why = self._validated(value)
-            if found is not None:
-                return found, ""
-            reasons.append(why)
-        return None, reasons[0] if reasons else reason
+        if isinstance(raw, BaseMessage):
+            for given in _objects(raw.text, self._schema.model_fields):
+                value, reason = self._validated(given)
+                if value is not None:
+                    return value, ""
+                reasons.append(reason)
+        if reasons:
+            return None, reasons[0]
+        if isinstance(error, BaseException):
+            return None, reason_of(error)
+        return None, NO_OUTPUT
 
-    def _validated(self, value: Any) -> tuple[A | None, str]:
+    def _validated(self, given: Any) -> tuple[A | None, str]:
+        """Return an answer, or the reason why it has not the form, or is useless."""
         try:
-            found = value if isinstance(value, self._schema) else self._schema.model_validate(value)
+            value = given if isinstance(given, self._schema) else self._schema.model_validate(given)
         except ValidationError as error:
             return None, reason_of(error)
-        problem = self._check(found)
-        return (None, problem) if problem else (found, "")
+        problem = self._check(value) if self._check is not None else ""
+        if problem:
+            return None, problem
+        return value, ""
+
+
+def _parts_of(output: Any) -> Mapping[str, Any]:
+    """Return an output of a model in the parts that ``include_raw`` gives."""
+    if isinstance(output, Mapping):
+        return output
+    if isinstance(output, BaseMessage):
+        return {"raw": output}
+    return {"parsed": output}
 
 
 def _bound(model: BaseChatModel, schema: type[BaseModel], method: Method | None) -> tuple[Runnable[Any, Any], str]:
     """Return the model with its form bound, or the plain model and the form in words."""
     if method != "text":
-        options: dict[str, Any] = {} if method is None else {"method": method}
+        options: dict[str, Any] = {}
+        if method is not None:
+            options["method"] = method
         try:
             return model.with_structured_output(schema, include_raw=True, **options), ""
         except (NotImplementedError, ValueError, TypeError) as error:
             name = type(model).__name__
             if method is not None or not isinstance(error, NotImplementedError):
-                by = f" by {method}" if method else ""
+                by = "" if method is None else f" by {method}"
                 raise ConfigurationError(f"{name} gives no structured output{by}: {error}") from error
             logger.info("%s gives no structured output: JSON is read from its text", name)
     form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
@@ -167,14 +195,21 @@ def sections(parts: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:
     Lines of the material that look like the frame are marked, so that no text ends its section or begins another.
     """
     pairs = parts.items() if isinstance(parts, Mapping) else parts
-    return "\n\n".join(f"## {title}\n---\n{_FRAME.sub('| ', text)}\n---" for title, text in pairs if text)
+    framed = []
+    for title, text in pairs:
+        if text:
+            framed.append(f"## {title}\n---\n{_FRAME.sub('| ', text)}\n---")
+    return "\n\n".join(framed)
 
 
 def reason_of(error: BaseException) -> str:
     """Return why an output could not be read: the field and the rule, without text of the model."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)[:300]
+        field = ".".join(str(part) for part in first["loc"])
+        if not field:
+            return first["msg"][:300]
+        return f"{field}: {first['msg']}"[:300]
     return "it is no JSON object of the required form"
 
 
@@ -185,7 +220,8 @@ def _is_unreadable(error: Exception) -> bool:
 
 def _objects(text: str, fields: Mapping[str, Any]) -> Iterator[Any]:
     """Yield JSON objects in a text that begin with one of the fields, the last one first."""
-    begin = re.compile(rf'\{{\s*"(?:{"|".join(map(re.escape, fields))})"')
+    names = "|".join(re.escape(name) for name in fields)
+    begin = re.compile(rf'\{{\s*"(?:{names})"')
     for match in reversed(list(begin.finditer(text))):
         try:
             yield json.JSONDecoder().raw_decode(text, match.start())[0]
@@ -197,14 +233,18 @@ def _refusal(raw: Any) -> str:
     """Return the words of a model that refuses, as OpenAI's models give them next to the text or in a block."""
     if not isinstance(raw, BaseMessage):
         return ""
-    blocks = raw.content if isinstance(raw.content, list) else []
-    given = [
-        raw.additional_kwargs.get("refusal"),
-        *(block.get("refusal") for block in blocks if isinstance(block, dict)),
-    ]
-    return next((text.strip() for text in given if isinstance(text, str) and text.strip()), "")
+    given = [raw.additional_kwargs.get("refusal")]
+    if isinstance(raw.content, list):
+        for block in raw.content:
+            if isinstance(block, dict):
+                given.append(block.get("refusal"))
+    for text in given:
+        if isinstance(text, str) and text.strip():
+            return text.strip()
+    return ""
 
 
 def _added(before: UsageMetadata | None, raw: Any) -> UsageMetadata | None:
-    usage = raw.usage_metadata if isinstance(raw, AIMessage) else None
-    return before if usage is None else usage if before is None else add_usage(before, usage)
+    if not isinstance(raw, AIMessage) or raw.usage_metadata is None:
+        return before
+    return add_usage(before, raw.usage_metadata)

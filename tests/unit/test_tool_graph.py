@@ -24,6 +24,7 @@ from langgraph_toolmem.graph import shapes, tool_graph
 from langgraph_toolmem.graph.events import Event, RunSeen, Unknown
 from langgraph_toolmem.graph.tool_graph import OPEN, ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
+from langgraph_toolmem.inertia import changes
 from langgraph_toolmem.inertia import record as inertia
 from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.navigator import evidence as navigator
@@ -124,7 +125,7 @@ def test_an_open_turn_counts_until_its_end_is_seen():
 
 
 def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(inertia, "MAX_OPEN", 3)
+    monkeypatch.setattr(InertiaEvidence, "most_turns", 3)
     monkeypatch.setattr(tool_graph, "GRAPH_LIMITS", replace(tool_graph.GRAPH_LIMITS, runs=3, seen=3))
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
@@ -144,7 +145,7 @@ TABLES = (
     sit.SITEvidence,
     navigator.NavigatorEvidence,
     ledger.Ledger,
-    inertia.Changes,
+    changes.Changes,
     trials.TrialTable,
 )
 ANN, RUN = "a" * 16, "b" * 16
@@ -166,7 +167,7 @@ OPERATIONS: dict[str, Event] = {
         core.ToolCount("b", "right"),
         core.RunSeen(RUN, 1, ANN),
         core.Verdict(RUN, 1.0, f"for {SECRET}", ANN),
-        inertia.ChangeMade("c9", RUN, ANN, 500_000, "t", "b", SECRET, "ok", SECRET),
+        changes.ChangeMade("c9", RUN, ANN, 500_000, "t", "b", SECRET, "ok", SECRET),
         inertia.RulesJudged(["A1"], 1),
         inertia.TurnOpened("t1", ["w0"], [["b", SECRET, ["A1"], 0.5, [], 0, None, {}]], 1, ANN),
         inertia.TurnClosed("t0"),
@@ -197,9 +198,10 @@ def full() -> ToolGraph:
 
 def kinds() -> set[str]:
     """The operations that are defined."""
-    modules = (core, inertia, sit, navigator, ledger, trials)
+    modules = (core, inertia, changes, sit, navigator, ledger, trials)
     found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
-    found = {each for each in found if ".inertia." not in each.__module__ or each.__module__ == inertia.__name__}
+    of_inertia = (inertia.__name__, changes.__name__)
+    found = {each for each in found if ".inertia." not in each.__module__ or each.__module__ in of_inertia}
     return {each.kind for each in found if issubclass(each, Event) and each not in (Event, Unknown)}
 
 

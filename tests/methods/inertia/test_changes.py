@@ -8,7 +8,7 @@ from typing import Any
 from histories import call, history, reading, schema, shortcut, user
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.inertia.record import MAX_CHANGES
+from langgraph_toolmem.inertia.changes import Changes
 
 TOOLS = [reading("look"), schema("pay")]
 
@@ -39,9 +39,9 @@ def test_a_change_is_kept_with_thread_arguments_and_result(tmp_path: Path) -> No
 
 def test_the_newest_are_kept_and_each_once() -> None:
     with ToolMemory.ephemeral(tools=TOOLS) as memory:
-        for number in range(MAX_CHANGES + 3):
+        for number in range(Changes.most + 3):
             memory.finish(run(number), thread_id=f"t{number}")
         memory.finish(run(5), thread_id="t5")
         found = changes(memory)
-    assert len(found) == MAX_CHANGES
-    assert found[0]["thread"] == f"t{MAX_CHANGES + 2}"
+    assert len(found) == Changes.most
+    assert found[0]["thread"] == f"t{Changes.most + 2}"

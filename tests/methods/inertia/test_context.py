@@ -23,7 +23,7 @@ from langgraph_toolmem.inertia.context import (
 )
 from langgraph_toolmem.inertia.estimator import ExamplesSeen
 from langgraph_toolmem.inertia.quoted import HEAD, MARK, without_made_turns
-from langgraph_toolmem.inertia.record import credit_judged
+from langgraph_toolmem.inertia.record import JudgedCall, credit_judged
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.testing import call_tool
 
@@ -77,7 +77,7 @@ def test_a_prediction_that_the_model_has_read_stands_for_nothing() -> None:
 @pytest.mark.parametrize("stands_for", [1, 20])
 def test_a_held_out_turn_counts_in_the_fit_for_the_look_ups_that_nobody_checks(stands_for: int) -> None:
     turn = Turn((), "Done.", "model", "t1", True)
-    judged = [["find", "digest", ["rule"], 0.6, [0.0] * 8, 0, 0.0, {}]]
+    judged = [JudgedCall("find", "digest", ["rule"], 0.6, [0.0] * 8, new_words=0.0)]
     record = credit_judged(turn, judged, would_act=0, audit_rate=0.05, number=7, stands_for=stands_for)
     assert record[0] == ExamplesSeen(7, [[[0.0] * 8, 0]], stands_for)
 

@@ -46,7 +46,8 @@ def test_with_examples_it_says_what_came():
 @pytest.mark.parametrize(("turns", "at"), [(4, 0), (6, 5), (20, 15), (21, 20), (40, 20), (41, 40), (60, 40)])
 def test_fitted_to_what_was_known_at_fixed_turns(turns: int, at: int):
     known = learned(at)
-    columns, hits = ([example[part] for example in known.examples] for part in (1, 2))
+    columns = [example.columns for example in known.examples]
+    hits = [example.hit for example in known.examples]
     expected = fit(np.array(columns), np.array(hits), np.ones(len(hits))) if at else np.array(PRIOR)
     assert learned(turns).weights() == pytest.approx(expected)
 
@@ -77,7 +78,7 @@ def test_examples_that_stand_for_others_are_read_back_and_damaged_ones_refused()
     state = kept.to_state()
     again = ToolGraph().register(Estimator)
     again.load(state)
-    assert [example[2:] for example in again.examples] == [[1, 20], [0]]
+    assert [(example.hit, example.amount) for example in again.examples] == [(1, 20), (0, 1)]
     with pytest.raises(GraphFileError):
         again.load({"examples": [[1, row(1.0)[0].tolist(), 1, "many"]]})
     with pytest.raises(GraphFileError):
@@ -90,4 +91,4 @@ def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.
     kept = graph.register(Estimator)
     for turn in (8, 3, 1, 6, 9, 2, 4, 11, 0):
         graph.apply(None, [ExamplesSeen(turn, [[row(0.0)[0].tolist(), 1]])])
-    assert [turn for turn, *_ in kept.examples] == [3, 4, 6, 8, 9, 11], "five before turn 10"
+    assert [example.turn for example in kept.examples] == [3, 4, 6, 8, 9, 11], "five before turn 10"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from histories import FAILED, Learner, call, reading, shortcut, user, words
 
-from langgraph_toolmem.inertia import paper
 from langgraph_toolmem.inertia.budget import Checked
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.papers import autotool
 from langgraph_toolmem.runs.run import ExecutedCall
 
 PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
@@ -27,7 +27,7 @@ def chains(learner: Learner, counts: Mapping[str, int]) -> Learner:
 
 def scores(learner: Learner, tools: str, thought: str = "t", policy: InertiaPolicy = PAPER, ctx: Any = 0.0) -> Any:
     similarity = ctx if callable(ctx) else lambda intuition, tool: ctx
-    return {tool: s for s, tool in paper.scores(learner.graph, list(tools), thought, similarity, policy)}
+    return {tool: s for s, tool in autotool.scores(learner.graph, list(tools), thought, similarity, policy)}
 
 
 def test_cips_by_hand():
@@ -54,19 +54,19 @@ def test_the_window_is_the_last_two_tools():
 def test_failed_shortcuts_lower_the_weight_and_successes_make_up_for_them():
     learner = chains(Learner(PLAIN, PAPER), {"abc": 3})
     learner.learn(user("Go."), call("a"), call("b"), shortcut("c", {}, FAILED), words(), thread_id="f")
-    assert paper.weights(learner.graph, ["a", "b"], 2) == {"c": 2}
+    assert autotool.weights(learner.graph, ["a", "b"], 2) == {"c": 2}
 
     for i in range(2):
         learner.learn(user("Go."), call("a"), call("b"), shortcut("c"), words(), thread_id=f"s{i}")
-    assert paper.weights(learner.graph, ["a", "b"], 2) == {"c": 3}
+    assert autotool.weights(learner.graph, ["a", "b"], 2) == {"c": 3}
 
 
 def test_a_failed_chain_is_negative_evidence_where_it_failed_only():
     learner = chains(Learner(PLAIN, PAPER), {"abc": 3})
     learner.learn(user("Go."), call("d"), call("a"), call("b"), shortcut("c", {}, FAILED), words(), thread_id="f")
 
-    assert paper.weights(learner.graph, ["d", "a", "b"], 2) == {}
-    assert paper.weights(learner.graph, ["a", "b"], 2) == {"c": 2}
+    assert autotool.weights(learner.graph, ["d", "a", "b"], 2) == {}
+    assert autotool.weights(learner.graph, ["a", "b"], 2) == {"c": 2}
 
 
 def decide(learner: Learner, *parts: Any, thought: str = "next") -> Any:

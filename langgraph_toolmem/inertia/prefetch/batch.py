@@ -1,0 +1,153 @@
+"""The prefetched calls of one model call, and the listener that begins them while the model's answer streams."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_toolmem.inertia.prefetch.task import PrefetchTask
+from langgraph_toolmem.runs.values import canon_args, readable
+from langgraph_toolmem.turn.host import ErrorLog
+
+# --- whose results ---
+
+Owner: TypeAlias = tuple[str | None, str | None]
+"""Thread and user of a run."""
+Position: TypeAlias = tuple[Owner, str]
+"""Position of the model's next answer in a plain graph: owner, and id of the message before it."""
+
+
+class Branch(NamedTuple):
+    """A line of work that takes one step after the other. A thread may have several at the same time (`Send`).
+
+    Attributes:
+        owner: thread and user of the run.
+        namespace: of the graph that works, as LangGraph names its checkpoints.
+    """
+
+    owner: Owner
+    namespace: str
+
+
+def position_of(owner: Owner, before: Any) -> Position | None:
+    """Return where an answer will stand; None if that is not known for sure."""
+    message = getattr(before, "id", None)
+    if not message or not all(owner):
+        return None
+    return owner, message
+
+
+def namespace_of(config: RunnableConfig | None) -> str:
+    """Return the namespace of the graph that a node belongs to; "" for the outermost graph, or outside of one."""
+    configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
+    path = str(configurable.get("checkpoint_ns") or "")
+    return path.rpartition("|")[0]
+
+
+def last_answer(messages: Sequence[Any]) -> int | None:
+    """Return the position of the model's latest answer; None if there is none."""
+    for position in reversed(range(len(messages))):
+        if isinstance(messages[position], AIMessage):
+            return position
+    return None
+
+
+# --- the calls of one answer ---
+
+
+@dataclass(eq=False)
+class PrefetchBatch:
+    """The calls prefetched for one model call.
+
+    Attributes:
+        branch: the line of work; only its owner is served, and its next step throws away what is left.
+        changes: return True if a tool may change something.
+        tasks: not yet served or thrown away, by tool and arguments.
+        matched: the model has answered, and asks for the tasks that are left.
+        answer: that answer, in an agent.
+        listener: begins the calls of a streamed answer, in an agent.
+    """
+
+    branch: Branch
+    changes: Callable[[str], bool]
+    tasks: dict[tuple[str, str], PrefetchTask] = field(default_factory=dict)
+    matched: bool = False
+    answer: weakref.ref[AIMessage] | None = None
+    listener: AnswerListener | None = None
+
+    def match(self, answer: AIMessage) -> list[PrefetchTask]:
+        """Keep the calls that the model asks for, none if it also asks for a change; return the others."""
+        asked: set[tuple[str, str]] = set()
+        for call in answer.tool_calls:
+            if self.changes(call["name"]):
+                asked.clear()
+                break
+            asked.add((call["name"], canon_args(readable(call["args"]))))
+        self.matched = True
+        others = [key for key in self.tasks if key not in asked]
+        return [self.tasks.pop(key) for key in others]
+
+
+class AnswerListener(BaseCallbackHandler):
+    """Reports each tool call of a streamed answer as soon as its arguments are complete. Makes no model stream.
+
+    It reports nothing from a call on that may change something.
+    """
+
+    run_inline = True
+    ignore_chat_model = True  # its start; tokens come all the same
+
+    def __init__(
+        self, changes: Callable[[str], bool], begin: Callable[[str, dict[str, Any]], object], errors: ErrorLog
+    ) -> None:
+        self._changes, self._begin, self._errors = changes, begin, errors
+        self._calls: dict[UUID, _StreamedCall] = {}
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
+        """Read the pieces of tool calls in a chunk."""
+        with self._errors:
+            message = getattr(chunk, "message", None)
+            for piece in getattr(message, "tool_call_chunks", None) or ():
+                call = self._calls.setdefault(run_id, _StreamedCall())
+                self._read(call, piece)
+
+    def _read(self, call: _StreamedCall, piece: Mapping[str, Any]) -> None:
+        index, text = piece.get("index"), piece.get("args") or ""
+        mark = (index, piece.get("id"))
+        next_begins = piece.get("name") and (mark != call.mark or index is None)
+        if next_begins:
+            self._close(call, call.text or "{}")
+            call.name, call.mark, call.text = piece["name"], mark, ""
+            call.stopped = call.stopped or self._changes(call.name)
+        call.text += text
+        if text.rstrip().endswith("}"):
+            self._close(call, call.text)
+
+    def _close(self, call: _StreamedCall, text: str) -> None:
+        if not call.name or call.stopped:
+            return
+        try:
+            args = json.loads(text)
+        except ValueError:  # not complete
+            return
+        if isinstance(args, dict):
+            name, call.name = call.name, ""
+            self._begin(name, args)
+
+
+@dataclass
+class _StreamedCall:
+    """The latest tool call of a streamed answer; `name` is "" once it was reported."""
+
+    name: str = ""
+    mark: tuple[Any, Any] = (None, None)
+    text: str = ""
+    stopped: bool = False

@@ -1,0 +1,59 @@
+"""Settings of prefetching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_share, names_given
+
+
+@checks_options
+@dataclass(frozen=True)
+class Prefetch:
+    """Settings of look-ups that run while the model is thinking.
+
+    Only tools that are declared to read are prefetched (``ToolMemory(reads=...)``, tag or metadata ``read_only``, MCP's
+    ``readOnlyHint``), and only those that take nothing from the host (state, store, runtime, call id). A tag
+    ``no_prefetch``, or that key in the metadata, excludes what costs money.
+
+    Attributes:
+        tools: nothing but these tools; they may be prefetched although something of the host's wraps tool calls.
+            None: all that qualify, where nothing wraps tool calls.
+        min_probability: of a predicted call, by the record.
+        max_wasted: predicted look-ups thrown away for each one served, in the long run: the more were thrown away so
+            far, the likelier a call must be. None: no such limit.
+        timeout: seconds after which a prefetched call is given up.
+        workers: prefetched calls at the same time, over all runs; where none is free, none is begun.
+
+    Raises:
+        ConfigurationError: a value cannot be right; the message names the field.
+    """
+
+    tools: frozenset[str] | None = None
+    min_probability: float = 0.08
+    max_wasted: float | None = 1.5
+    timeout: float = 10.0
+    workers: int = 32
+
+    def __post_init__(self) -> None:
+        """Checks types and ranges."""
+        given: Any = self.tools
+        if given is not None:
+            object.__setattr__(self, "tools", frozenset(names_given("Prefetch.tools", given)))
+        expect(self, "min_probability", "a share from 0 to 1", is_share)
+        expect(self, "max_wasted", "a number above 0 or None", _is_positive_or_none)
+        expect(self, "timeout", "a number of seconds above 0", _is_positive)
+        expect(self, "workers", "a whole number from 1", _is_positive_count)
+
+
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0
+
+
+def _is_positive_or_none(value: Any) -> bool:
+    return value is None or _is_positive(value)
+
+
+def _is_positive_count(value: Any) -> bool:
+    return is_count(value, 1)

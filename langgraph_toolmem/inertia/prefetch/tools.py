@@ -1,0 +1,308 @@
+"""The tools whose calls may run apart from the run, and the reasons why others do not qualify."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, Tool
+from pydantic import BaseModel
+from typing_extensions import get_type_hints
+
+from langgraph_toolmem.core.catalogue import named
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.context import PrefetchedContext
+from langgraph_toolmem.inertia.counters import REVIEWED, SERVED, UNCLAIMED
+from langgraph_toolmem.inertia.guards import may_write, why_never
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch.settings import Prefetch
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.ask import loop_of_run
+from langgraph_toolmem.turn.host import told_once, warn_once
+from langgraph_toolmem.turn.step import Call
+
+RARE: Final = 20
+"""A tool is prefetched while so many of its calls were served for each unclaimed one."""
+MAX_TOOL_SETS: Final = 64
+"""Sets of offered tools that are remembered."""
+
+
+class Interceptors(NamedTuple):
+    """The host's code between the model's call and its execution, and between the result and the model.
+
+    Attributes:
+        wrapped: names of what wraps tool calls or may remove them; "" if nothing is known to.
+        tools: tools that a person must approve, or whose calls are limited.
+        rewriting: names of what may hold back a look-up made before the model, or change its result; "" if nothing is
+            known to.
+    """
+
+    wrapped: str = ""
+    tools: frozenset[str] = frozenset()
+    rewriting: str = ""
+
+
+# --- the tools of an agent ---
+
+
+class AgentTools:
+    """The tools of agents that qualify, for each set of offered tools.
+
+    Args:
+        settings: of prefetching, or of look-ups before the model.
+        interceptors: the host's code around tool calls.
+        logger: for the reasons why others do not qualify.
+    """
+
+    def __init__(
+        self, settings: Prefetch | PrefetchedContext, interceptors: Interceptors, logger: logging.Logger
+    ) -> None:
+        self._settings, self._interceptors, self._logger = settings, interceptors, logger
+        # The offered tools are kept with the result: an id names a tool only while the tool lives.
+        self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
+
+    def available(
+        self, call: Call, core: Core, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
+    ) -> dict[str, BaseTool]:
+        """Return the tools that may be called now apart from the run, by name. The caller holds the lock.
+
+        Args:
+            call: the model call.
+            core: of the memory.
+            specs: the tools with the declarations of the developer.
+            policy: of the run.
+        """
+        loop = loop_of_run()
+        # Unclaimed look-ups count against prefetching while the model is asked, not against look-ups before it.
+        by_name = self._settings.tools is not None or isinstance(self._settings, PrefetchedContext)
+        available = {}
+        for name, tool in self._qualified(call, specs, policy).items():
+            runs_here = is_sync(tool) or (loop is not None and is_async(tool))
+            if not runs_here or not call.allows(name):
+                continue
+            if not held_back(core.graph, name, core.catalogue.records_of(name), named=by_name):
+                available[name] = tool
+        return available
+
+    def _qualified(self, call: Call, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Mapping[str, BaseTool]:
+        offered = [tool for tool in call.offered if isinstance(tool, BaseTool)]
+        key = (tuple(id(tool) for tool in offered), policy)
+        if key not in self._known:
+            if len(self._known) >= MAX_TOOL_SETS:
+                self._known.clear()
+            self._known[key] = offered, self._qualify(offered, specs, policy)
+        return self._known[key][1]
+
+    def _qualify(
+        self, offered: Iterable[BaseTool], specs: Mapping[str, ToolSpec], policy: InertiaPolicy
+    ) -> Mapping[str, BaseTool]:
+        """Return the tools that qualify, and log them, and why others do not."""
+        before_model = isinstance(self._settings, PrefetchedContext)
+        tools = {}
+        for tool in offered:
+            if not (before_model and tool.return_direct):
+                tools[tool.name] = tool
+        may, others = qualified(tools, specs, policy, self._settings, self._interceptors)
+        if may:
+            told_once(f"Prefetched {'before' if before_model else 'while'} the model is asked: %s.", named(may))
+            self._logger.debug("%s", others)
+        elif others:
+            warn_once(f"{'context' if before_model else 'prefetch'} has nothing to do. %s", others)
+        return may
+
+
+def qualified(
+    tools: Mapping[str, BaseTool],
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    settings: Prefetch | PrefetchedContext,
+    interceptors: Interceptors,
+) -> tuple[dict[str, BaseTool], str]:
+    """Return those of the tools, as the host executes them, that may be prefetched, and why others are not.
+
+    The second is a line for the log; "" if all may be prefetched.
+    """
+    may: dict[str, BaseTool] = {}
+    names_by_reason: dict[str, list[str]] = {}
+    for name, tool in tools.items():
+        if name in specs:
+            reason = _why_not(tool, specs[name], policy, settings, interceptors)
+        else:
+            reason = "is not described"
+        if reason:
+            names_by_reason.setdefault(reason.removeprefix(f"{name} "), []).append(name)
+        else:
+            may[name] = tool
+    if not names_by_reason:
+        return may, ""
+    others = "; ".join(f"{named(names)}: {reason}" for reason, names in names_by_reason.items())
+    return may, f"Not prefetched: {others}."
+
+
+def _why_not(
+    tool: BaseTool,
+    spec: ToolSpec,
+    policy: InertiaPolicy,
+    settings: Prefetch | PrefetchedContext,
+    interceptors: Interceptors,
+) -> str:
+    """Return why a tool does not qualify; "" if it does."""
+    name = spec.name
+    if settings.tools is not None and name not in settings.tools:
+        return f"is not named in {type(settings).__name__}(tools=...)"
+    if may_write(name, {name: spec}):
+        return "is not declared to only read"
+    never = why_never(spec, policy.with_(only=None))
+    if never is not None:
+        return never.text
+    return _of_itself(tool, spec) or _intercepted(name, settings, interceptors)
+
+
+def _of_itself(tool: BaseTool, spec: ToolSpec) -> str:
+    """Return why the tool itself cannot be called apart from the run; "" if it can."""
+    if _opted_out(tool):
+        return "is marked no_prefetch"
+    wrapping = _mcp_interceptors(tool)
+    if wrapping:
+        return f"has interceptors of its MCP client, which get the run that they belong to: {', '.join(wrapping)}"
+    injected = _injected(tool, spec)
+    if injected:
+        return f"takes what only the host can give: {', '.join(sorted(injected))}"
+    return ""
+
+
+def _intercepted(name: str, settings: Prefetch | PrefetchedContext, interceptors: Interceptors) -> str:
+    """Return what of the host's may hold back calls of a tool, or change their results; "" if nothing may."""
+    if name in interceptors.tools:
+        return "has to be approved, or its calls are limited"
+    if settings.tools is not None:
+        return ""
+    option = f"{type(settings).__name__}(tools=...)"
+    if isinstance(settings, PrefetchedContext):
+        if interceptors.rewriting:
+            return f"is not named in {option}, and {interceptors.rewriting} may change its results or hold them back"
+    elif interceptors.wrapped:
+        return f"is not named in {option}, and {interceptors.wrapped} may hold its calls back"
+    return ""
+
+
+def _opted_out(tool: BaseTool) -> bool:
+    marks = list(tool.tags or ())
+    for key, value in (tool.metadata or {}).items():
+        if value is not False:
+            marks.append(key)
+    return any(str(mark).lower().replace("-", "_") == "no_prefetch" for mark in marks)
+
+
+def held_back(graph: ToolGraph, tool: str, records: Collection[str] = (), *, named: bool = False) -> bool:
+    """Return True if something holds back calls of a tool, given the names of all records of its name.
+
+    `named`: the developer says that it may be prefetched.
+    """
+    for record in (tool, *records):
+        if graph.by_tool.get(record, {}).get(REVIEWED, 0.0):
+            return True
+    if named:
+        return False
+    counts = graph.by_tool.get(tool, {})
+    return counts.get(UNCLAIMED, 0.0) * RARE > counts.get(SERVED, 0.0)
+
+
+# --- the code of a tool ---
+
+
+def is_async(tool: BaseTool) -> bool:
+    """Return True if a tool has async code of its own."""
+    if isinstance(tool, (StructuredTool, Tool)):
+        return tool.coroutine is not None
+    return type(tool)._arun is not BaseTool._arun
+
+
+def is_sync(tool: BaseTool) -> bool:
+    """Return True if a tool has sync code of its own."""
+    return not isinstance(tool, (StructuredTool, Tool)) or tool.func is not None
+
+
+def is_same(one: BaseTool, other: BaseTool | None) -> bool:
+    """Return True unless another tool was put in its place; each ``ToolNode`` makes its own tool of a function."""
+    if one is other:
+        return True
+    body = (getattr(one, "func", None), getattr(one, "coroutine", None))
+    other_body = (getattr(other, "func", None), getattr(other, "coroutine", None))
+    return body == other_body != (None, None)
+
+
+def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
+    """Return the functions that do the work of a tool."""
+    if isinstance(tool, StructuredTool):
+        return [code for code in (tool.func, tool.coroutine) if code is not None]
+    own = []
+    for way in ("_run", "_arun"):
+        if getattr(type(tool), way) is not getattr(BaseTool, way):
+            own.append(getattr(tool, way))
+    return own
+
+
+def _injected(tool: BaseTool, spec: ToolSpec) -> set[str]:
+    """Return the parameters that the model does not fill."""
+    injected = set()
+    schema: Any = tool.args_schema
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        for name, field in schema.model_fields.items():
+            if name not in spec.properties and field.alias not in spec.properties:
+                injected.add(name)
+    if not isinstance(tool, Tool):  # a function of one text takes nothing else
+        for code in _code_of(tool):
+            injected |= _injected_into(code, spec)
+    return injected
+
+
+def _injected_into(code: Callable[..., Any], spec: ToolSpec) -> set[str]:
+    """Return the parameters of a function that the model does not fill."""
+    try:
+        parameters = inspect.signature(code).parameters.values()
+        hints = get_type_hints(code)
+    except (TypeError, ValueError, NameError):
+        return {"unknown parameters"}
+    of_langchain = ("self", "run_manager", "callbacks")
+    injected = set()
+    for parameter in parameters:
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if variadic or parameter.name in spec.properties or parameter.name in of_langchain:
+            continue
+        hint = hints.get(parameter.name)
+        takes_config = RunnableConfig in (hint, *getattr(hint, "__args__", ()))
+        if not takes_config and not _idle_in_mcp(code, parameter):
+            injected.add(parameter.name)
+    return injected
+
+
+# --- tools of an MCP client ---
+
+
+def _mcp_interceptors(tool: BaseTool) -> list[str]:
+    """Return the names of the interceptors that an MCP client has around a tool."""
+    names = []
+    for code in _code_of(tool):
+        if _is_of_mcp(code):
+            for interceptor in _interceptors_of(code):
+                names.append(getattr(interceptor, "__qualname__", type(interceptor).__qualname__))
+    return names
+
+
+def _idle_in_mcp(code: Callable[..., Any], parameter: inspect.Parameter) -> bool:
+    """Return True for the runtime that MCP's adapter passes to its interceptors, where there are none."""
+    return parameter.default is None and _is_of_mcp(code) and not _interceptors_of(code)
+
+
+def _is_of_mcp(code: Callable[..., Any]) -> bool:
+    return getattr(code, "__module__", "") == "langchain_mcp_adapters.tools"
+
+
+def _interceptors_of(code: Callable[..., Any]) -> list[Any]:
+    # The adapter keeps them in the tool's closure alone.
+    return list(inspect.getclosurevars(code).nonlocals.get("tool_interceptors") or ())

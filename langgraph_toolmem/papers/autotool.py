@@ -1,0 +1,386 @@
+"""AutoTool's inertia shortcut as published (arXiv 2511.14650): the policy of `InertiaPolicy.paper()`.
+
+For each candidate c seen after the last k tools, with weight w(c) and W = Σ w:
+
+    ICF  = 1 − κ^(−W)
+    freq = w(c) / W · ICF
+    ctx  = cos(embed(intuition), embed(description of c))
+    CIPS = (1 − α) · freq + α · ctx
+
+The candidate with the highest CIPS is called if it is above θ and its arguments can be filled, in the order of trust
+dataflow, environment, heuristic. The paper scans all stored paths that contain the window; a table of successors per
+window gives the same numbers in constant time.
+
+By default (`inertia.calibrated`) a logistic regression, which learns from the model's answers, says how probable it is
+that tool and arguments are exactly the model's, and a budget bounds the misses. What guards any shortcut
+(`inertia.guards`) guards this one too. Per 100 model turns of recorded runs, cold, right and wrong calls
+(`python -m benchmarks.replay --seeds 5`; docs/figures.md has all sets):
+
+| | the default, look-ups alone | the default, all tools named | the paper |
+|---|---|---|---|
+| shop, GPT-4.1 mini (tau2_retail) | 10.4 and 0.46 | 10.4 and 0.46 | 1.5 and 9.53 |
+| telecom, GPT-4.1 (tau2_telecom) | 7.0 and 0.16 | 7.0 and 0.16 | 0.3 and 10.06 |
+| office, GPT-4 (workbench_gpt4) | 2.3 and 0.69 | 5.6 and 0.70 | 2.0 and 4.89 |
+| 8 APIs, ideal runs (bfcl_v3_multi_turn) | 6.1 and 0.63 | 6.2 and 0.63 | 4.2 and 4.00 |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_share
+from langgraph_toolmem.graph.sources import describe, evaluate
+from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
+from langgraph_toolmem.graph.tool_graph import HIT, ToolGraph
+from langgraph_toolmem.inertia.calibrated import ModelTurn, Similarity
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
+from langgraph_toolmem.inertia.guards import may_write, refusal
+from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, is_bool
+from langgraph_toolmem.runs.run import ExecutedCall
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import ABSENT, fit
+from langgraph_toolmem.turn.host import ErrorLog
+
+logger = logging.getLogger("langgraph_toolmem.inertia")
+
+Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
+
+NO_BUDGET: Final = Bound(max_wrong_per_100=None)
+MAX_OPTIONS: Final = 6
+"""Candidates in a decision."""
+errors: Final = ErrorLog("the environment of the paper's policy", logger)
+
+
+@checks_options
+@dataclass(frozen=True)
+class PaperPolicy(InertiaPolicy):
+    """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.
+
+    `InertiaPolicy.paper()` makes one. What guards any shortcut guards this one too: tools that change something need
+    their name.
+
+    Attributes:
+        max_in_a_row: shortcuts in a row before the model is asked; None: no limit.
+        max_share: largest share (0 to 1) of a run's calls that the shortcut may make; None: no limit.
+        announce: tell the model in the call's message that the shortcut chose it.
+        window: tools looked back on (k).
+        threshold: θ, the least score (CIPS) of a proposal.
+        alpha: α, weight of the match between thought and tool description.
+        kappa: κ, how fast evidence counts, ICF = 1 − κ^(−W).
+        recovery_tool: called after `recovery_after` failed calls in a row ("what is possible here?"). It has to be
+            declared to only read, or be in `may_write`.
+        recovery_after: failed calls in a row.
+        environment: returns parameters that no message says (current location, logged-in user), given the tool and the
+            run's calls so far.
+    """
+
+    reads: Bound = NO_BUDGET
+    writes: Bound = NO_BUDGET
+    audit_rate: float = 0.0
+    max_in_a_row: int | None = 1
+    max_share: float | None = 0.3
+    announce: bool = True
+    window: int = 2
+    threshold: float = 0.1
+    alpha: float = 0.5
+    kappa: float = 1.1
+    recovery_tool: str | None = None
+    recovery_after: int = 2
+    environment: Environment | None = field(default=None, repr=False, compare=False)
+
+    kind: ClassVar[str] = "paper"
+
+    def __post_init__(self) -> None:
+        """Checks types and ranges."""
+        super().__post_init__()
+        expect(self, "max_in_a_row", "a whole number from 0 or None", _is_count_or_none)
+        expect(self, "max_share", "a share from 0 to 1 or None", _is_share_or_none)
+        expect(self, "announce", "True or False", is_bool)
+        expect(self, "window", "1, 2 or 3", _is_window)
+        expect(self, "threshold", "a number", is_number)
+        expect(self, "alpha", "a share from 0 to 1", is_share)
+        expect(self, "kappa", "a number above 1", _is_above_one)
+        expect(self, "recovery_after", "a whole number from 1", _is_positive_count)
+        expect(self, "recovery_tool", "a tool name or None", _is_name_or_none)
+        expect(self, "environment", "a callable (tool, steps) → parameters, or None", _is_callable_or_none)
+
+    def published_rule(self) -> Callable[[ModelTurn], Decision]:
+        """See `InertiaPolicy`."""
+        return decide
+
+    def announces(self) -> bool:
+        """See `InertiaPolicy`."""
+        return self.announce
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; the environment adapter is left out."""
+        plain = super().to_dict()
+        del plain["environment"]
+        return plain
+
+
+def _is_count_or_none(value: Any) -> bool:
+    return value is None or is_count(value, 0)
+
+
+def _is_share_or_none(value: Any) -> bool:
+    return value is None or is_share(value)
+
+
+def _is_window(value: Any) -> bool:
+    return is_count(value, 1) and value <= 3
+
+
+def _is_above_one(value: Any) -> bool:
+    return is_number(value) and value > 1
+
+
+def _is_positive_count(value: Any) -> bool:
+    return is_count(value, 1)
+
+
+def _is_name_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_callable_or_none(value: Any) -> bool:
+    return value is None or callable(value)
+
+
+# --- the decision ---
+
+
+def decide(turn: ModelTurn) -> Decision:
+    """Apply the published rule with its cap, its recovery path and the guards that every shortcut passes.
+
+    Budget and audits are off unless the policy sets them; `turn.draw` is as for the default policy. The rule looks at
+    tools and arguments alone, so a request with a picture or file is left to the model.
+    """
+    decision = _decide(turn)
+    if turn.state.media:
+        refused = Refusal("picture", "the request holds a picture or file, which only the model reads")
+        return Decision(None, refused, decision.options)
+    return decision
+
+
+def _decide(turn: ModelTurn) -> Decision:
+    policy, state = _policy_of(turn), turn.state
+    recovery = _recovery(turn, policy)
+    if recovery is not None and recovery.proposal is not None:  # it may break the pace
+        return recovery
+    too_fast = pace(policy, turn.chosen_by)
+    if too_fast is not None:
+        return Decision(None, too_fast)
+    ranked = scores(turn.graph, state.tools, state.thought, turn.similarity, policy)
+    if not ranked:
+        return Decision(None, Refusal("nothing_seen", "no tool has been seen after the last tools of this run"))
+    score, tool = ranked[0]
+    lower = Refusal("low_confidence", "another tool scores higher")
+    others = tuple(Option(name, (), value, lower) for value, name in ranked[1:MAX_OPTIONS])
+    if score <= policy.threshold:
+        refused = Refusal("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
+    elif tool not in turn.specs:
+        refused = Refusal("unknown_tool", f"{tool} is not among the tools")
+    else:
+        arguments = fill(turn.graph, state, turn.specs[tool], policy)
+        if isinstance(arguments, FilledArguments):
+            window = " → ".join(state.tools[-policy.window :])
+            evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}."
+            return _proposed(turn, policy, tool, score, evidence, arguments, others)
+        refused = Refusal("no_value", f"nothing in this run fills {arguments} of {tool}")
+    return Decision(None, refused, (Option(tool, (), score, refused), *others))
+
+
+def _policy_of(turn: ModelTurn) -> PaperPolicy:
+    assert isinstance(turn.policy, PaperPolicy)
+    return turn.policy
+
+
+def _recovery(turn: ModelTurn, policy: PaperPolicy) -> Decision | None:
+    """Return the decision on the recovery tool; None unless enough calls in a row failed and it can be called."""
+    tool = policy.recovery_tool
+    latest = turn.state.steps[-policy.recovery_after :]
+    failed = len(latest) == policy.recovery_after and all(step.status == "failed" for step in latest)
+    if not tool or tool not in turn.specs or not failed:
+        return None
+    arguments = fill(turn.graph, turn.state, turn.specs[tool], policy)
+    if not isinstance(arguments, FilledArguments):
+        return None
+    evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
+    may_repeat = policy.with_(allow_repeats=policy.allow_repeats | {tool})
+    return _proposed(turn, may_repeat, tool, 1.0, evidence, arguments)
+
+
+def _proposed(
+    turn: ModelTurn,
+    allowed: PaperPolicy,
+    tool: str,
+    score: float,
+    evidence: str,
+    arguments: FilledArguments,
+    others: Sequence[Option] = (),
+) -> Decision:
+    """Return the decision to call a tool, unless a guard refuses the call under the `allowed` policy."""
+    refused = refusal(tool, (arguments.args,), specs=turn.specs, policy=allowed, graph=turn.graph, state=turn.state)
+    record = f"P{turn.state.symbols[-1]}{SEPARATOR}{tool}"
+    changes = may_write(tool, turn.specs)
+    hits, misses = turn.tables.evidence.rules.row(record).get("", (0, 0))
+    confidence = (hits + 1) / (hits + misses + 2)  # CIPS is no probability
+    options = (Option(tool, (arguments.args,), score, refused, changes, records=(record,)), *others)
+    if refused is not None:
+        return Decision(None, refused, options, confidence)
+    hold, audit = turn.tables.budget.held_back(turn.policy, confidence, turn.draw, changes=changes)
+    sources = {name: describe(source) for name, source in arguments.sources.items()}
+    for name, source in sources.items():
+        evidence += f" {name}: {source}."
+    proposal = Proposal(tool, arguments.args, score, evidence, hold is None, hold, audit, sources)
+    return Decision(proposal, hold, options, confidence)
+
+
+def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> Refusal | None:
+    """Return why no shortcut may be taken now, given who chose the run's calls so far; None if one may."""
+    in_a_row = 0
+    for who in reversed(chosen_by):
+        if who != "shortcut":
+            break
+        in_a_row += 1
+    if policy.max_in_a_row is not None and in_a_row >= policy.max_in_a_row:
+        return Refusal("pace", f"{in_a_row} shortcut(s) in a row: the model is asked")
+    if policy.max_share is not None:
+        taken = sum(who == "shortcut" for who in chosen_by)
+        if taken + 1 > policy.max_share * (len(chosen_by) + 1):
+            text = f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
+            return Refusal("pace", text)
+    return None
+
+
+# --- scores ---
+
+
+def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
+    """Return w(c) per tool seen after the last k tools.
+
+    What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
+    successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) in
+    which the shortcut failed more often than it succeeded is negative evidence and takes the tool out.
+    """
+    key = paper_window(tools, k)
+    if key is None:
+        return {}
+    longer = paper_window(tools, k + 1) if k < 3 else None
+    chains = graph.successors.row(longer) if longer else {}
+    weight_of: dict[str, float] = {}
+    for tool, cell in graph.successors.row(key).items():
+        if tool in chains and _failed_in(chains[tool]):
+            continue
+        model_ok, model_failed, shortcut_ok, shortcut_failed = cell
+        efficacy = min(0.0, shortcut_ok - shortcut_failed)
+        weight = model_ok + model_failed + efficacy
+        if weight > 0:
+            weight_of[tool] = weight
+    return weight_of
+
+
+def _failed_in(chain: Sequence[float]) -> bool:
+    """Return True if the shortcut's calls at the end of a chain failed more often than calls succeeded there."""
+    model_ok, _, shortcut_ok, shortcut_failed = chain
+    return shortcut_failed > shortcut_ok + model_ok
+
+
+def scores(
+    graph: ToolGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
+) -> list[tuple[float, str]]:
+    """Return CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
+    weight_of = weights(graph, tools, policy.window)
+    total = sum(weight_of.values())
+    if total <= 0:
+        return []
+    icf = 1 - policy.kappa ** (-total)
+    ranked = []
+    for tool, weight in weight_of.items():
+        freq = weight / total * icf
+        ctx = similarity(intuition, tool) if intuition and policy.alpha else 0.0
+        cips = (1 - policy.alpha) * freq + policy.alpha * ctx
+        ranked.append((-cips, tool))
+    return [(-negative, tool) for negative, tool in sorted(ranked)]
+
+
+# --- arguments ---
+
+
+class FilledArguments(NamedTuple):
+    """The arguments of a call, and the source of each."""
+
+    args: dict[str, Any]
+    sources: dict[str, str]
+
+
+def fill(graph: ToolGraph, state: RunState, spec: ToolSpec, policy: PaperPolicy) -> FilledArguments | str:
+    """Fill arguments in the paper's order of trust: dataflow, environment, heuristic.
+
+    Returns:
+        The arguments, or the name of a required parameter that could not be filled.
+    """
+    filled = FilledArguments({}, {})
+    context = _environment_of(state, spec, policy)
+    for parameter, schema in spec.properties.items():
+        value, source = _from_dataflow(graph, state, spec.name, parameter, schema)
+        if value is ABSENT and parameter in context:
+            value, source = context[parameter], "env"
+        elif value is ABSENT and parameter in spec.required:
+            value, source = _from_goal(parameter, schema, state), "goal"
+            if value is ABSENT:
+                return parameter
+        if source:
+            filled.args[parameter], filled.sources[parameter] = value, source
+    return filled
+
+
+def _environment_of(state: RunState, spec: ToolSpec, policy: PaperPolicy) -> Mapping[str, Any]:
+    if policy.environment is not None:
+        with errors:  # the host's code: learning must go on without it
+            return dict(policy.environment(spec.name, state.steps))
+    return {}
+
+
+def _from_dataflow(
+    graph: ToolGraph, state: RunState, tool: str, parameter: str, schema: Mapping[str, Any]
+) -> tuple[Any, str]:
+    """Return the value from the source that was right most often, and that source; ABSENT and "" without one."""
+    row = graph.sources.row(slot_key(tool, parameter))
+    flows = []
+    for descriptor, counts in row.items():
+        if descriptor.startswith(("i|", "o|", "l|")):
+            flows.append((descriptor, counts[HIT]))
+    for descriptor, _ in sorted(flows, key=_fewest_hits_last):
+        value = fit(evaluate(descriptor, state, (tool, parameter)), schema)
+        if value is not ABSENT:
+            return value, descriptor
+    return ABSENT, ""
+
+
+def _fewest_hits_last(flow: tuple[str, float]) -> float:
+    return -flow[1]
+
+
+def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:
+    """Return an allowed value that the goal mentions, or what stands in it after the parameter's name."""
+    for allowed in schema.get("enum", ()):
+        if isinstance(allowed, str) and state.user.find(allowed):
+            return allowed
+    words = [word for word in parameter.lower().replace("-", "_").split("_") if word]
+    span = state.user.find(" ".join(words)) if words else None
+    if span is None:
+        return ABSENT
+    first, last = span[1] + 1, len(state.user.words) - 1
+    if first > last:
+        return ABSENT
+    if state.user.words[first] in ("is", ":", "=") and first < last:
+        first += 1
+    return fit(state.user.span(first, first), schema)
+
+
+__all__ = ["Environment", "PaperPolicy", "decide", "fill", "pace", "scores", "weights"]
