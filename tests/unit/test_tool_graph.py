@@ -144,7 +144,7 @@ TABLES = (
     inertia.InertiaEvidence,
     sit.SITEvidence,
     navigator.NavigatorEvidence,
-    ledger.Ledger,
+    ledger.LedgerTable,
     changes.Changes,
     trials.TrialTable,
 )
