@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
 from langgraph_toolmem.inertia.estimator import PRIOR, Estimator, ExamplesSeen, fit
@@ -71,7 +70,7 @@ def test_an_example_that_stands_for_others_counts_as_often_in_a_fit():
     assert kept.probabilities(row(2.0))[0] > 0.75, "five hits for each miss"
 
 
-def test_examples_that_stand_for_others_are_read_back_and_damaged_ones_refused():
+def test_examples_that_stand_for_others_are_read_back():
     graph = ToolGraph()
     kept = graph.register(Estimator)
     graph.apply(None, [ExamplesSeen(1, [[row(1.0)[0].tolist(), 1]], 20), ExamplesSeen(2, [[row(1.0)[0].tolist(), 0]])])
@@ -79,10 +78,6 @@ def test_examples_that_stand_for_others_are_read_back_and_damaged_ones_refused()
     again = ToolGraph().register(Estimator)
     again.load(state)
     assert [(example.hit, example.amount) for example in again.examples] == [(1, 20), (0, 1)]
-    with pytest.raises(GraphFileError):
-        again.load({"examples": [[1, row(1.0)[0].tolist(), 1, "many"]]})
-    with pytest.raises(GraphFileError):
-        again.load({"examples": [7]})
 
 
 def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.MonkeyPatch):
