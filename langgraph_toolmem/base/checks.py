@@ -124,7 +124,8 @@ def fields_given(what: str, given: Any) -> frozenset[str]:
 def _texts_given(what: str, given: Any, of: str) -> tuple[str, ...]:
     is_collection = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
     names = tuple(given) if is_collection else ()
-    is_empty = not names and given not in ((), [], set(), frozenset())
+    # A dict of settings by tool counts too, such as `interrupt_on` of a deep agent, which may be empty.
+    is_empty = not names and given not in ((), [], {}, set(), frozenset())
     if is_empty or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f"{what} is a list of names of {of}, not {given!r}.")
     return names

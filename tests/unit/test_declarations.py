@@ -14,6 +14,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.types import Command
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
+from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.runs.tools import (
@@ -359,3 +360,9 @@ def test_restrictions_cross_to_another_tool_of_the_name_and_permissions_do_not(
     assert restricted(right, [left]) == replace(BARE, **second)
     assert agreed(left, right) == agreed(right, left) == replace(BARE, **(first if both is None else both))
     assert restricted(left, [BARE]) is left
+
+
+@pytest.mark.parametrize("given", [{}, [], {"refund": True}], ids=str)
+def test_a_dict_of_settings_names_its_tools(given: Any) -> None:
+    """A deep agent's `interrupt_on` may be given as it is."""
+    assert names_given("gated", given) == tuple(given)
