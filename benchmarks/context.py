@@ -290,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the shuffle")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--lost", action="store_true", help="show what became of the look-up turns that are not saved")
+    parser.add_argument("--lost", action="store_true", help="show where the look-up turns that are not saved are lost")
     given = parser.parse_args(arguments)
     jobs = []
     for name in present(given, given.sets):
@@ -327,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table_of_fates(found: Sequence[Mapping[str, Any]]) -> Table:
-    """Return what became of the look-up turns, per 100 model turns."""
+    """Return the fates of the look-up turns, per 100 model turns."""
     table = Table("set", "p", *FATES, title="Look-up turns per 100 model turns", title_justify="left")
     for each in found:
         per = 100 / max(1, each["turns"])

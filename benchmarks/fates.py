@@ -1,4 +1,4 @@
-"""What becomes of the look-up turns of recorded runs: saved, or lost at which step of the prediction."""
+"""The fates of look-up turns in recorded runs: saved, or lost at a step of the prediction."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Asked:
 
 
 class Fates:
-    """Counts what became of the look-up turns.
+    """Counts the fates of the look-up turns.
 
     Attributes:
         counts: of `FATES`.
