@@ -50,36 +50,67 @@ class Intake:
         """
         from langchain_core.tools import ToolException
 
-        operation, status = self.operation, response.status_code
-        kind = response.headers.get("content-type", "")
-        noted = _noted(response.headers, failed=status >= 300)
-        head = "".join(f"\n{label}: {value}" for label, value in noted.items())
+        status = response.status_code
         if status >= 300:
-            said = " ".join(self._text(response).split())[:MAX_SAID] if is_text(kind) or not kind else ""
-            also = f" ({'; '.join(f'{label}: {value}' for label, value in noted.items())})" if noted else ""
-            raise ToolException(
-                f"{operation.method} {operation.path} answered {status} {response.reason_phrase}{also}: {said}"
-            )
+            raise ToolException(self._failure(response))
+        kind = response.headers.get("content-type", "")
+        noted = _noted(response.headers, failed=False)
         artifact: dict[str, Any] = {"status": status, "headers": _kept(response.headers), "type": kind}
         artifact["size"] = len(self.content)
         if not self.content:
-            kept = _kept(response.headers) if operation.method == "HEAD" else noted
-            return ({"status": status, "headers": kept} if kept else {"status": status}), artifact
-        if not is_text(kind) and kind and not self._is_plain(response):
+            return self._without_content(response, noted), artifact
+        if self._is_binary(response, kind):
             if self.is_cut:
-                raise ToolException(f"{operation.method} {operation.path} gave more than arrives in time.")
+                raise ToolException(f"{self.operation.method} {self.operation.path} gave more than arrives in time.")
             name = _file_name(response.headers.get("content-disposition", ""))
             artifact |= {"name": name, "data": bytes(self.content)}
-            named = f" ({name})" if name else ""
-            content: Any = f"{len(self.content):,} bytes of {kind}{named}"
+            content: Any = self._size_text(kind, name)
         else:
             content = self._value(response, kind)
-        cut = "\nThe answer goes on: this is what came in time." if self.is_cut else ""
-        if status == 200 and not head and not cut:
+        if status == 200 and not noted and not self.is_cut:
             return _kept_as_data(content), artifact
-        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        note = f"HTTP {status} {response.reason_phrase}{head}{cut}"
-        return [{"type": "text", "text": text}, {"type": "text", "text": note}], artifact
+        return self._with_note(content, response, noted), artifact
+
+    def _failure(self, response: httpx.Response) -> str:
+        """Return the text of a failed answer, with the headers that say how to go on."""
+        kind = response.headers.get("content-type", "")
+        said = ""
+        if is_text(kind) or not kind:
+            said = " ".join(self._text(response).split())[:MAX_SAID]
+        noted = _noted(response.headers, failed=True)
+        also = ""
+        if noted:
+            also = f" ({'; '.join(_header_lines(noted))})"
+        call = f"{self.operation.method} {self.operation.path}"
+        return f"{call} answered {response.status_code} {response.reason_phrase}{also}: {said}"
+
+    def _without_content(self, response: httpx.Response, noted: Mapping[str, str]) -> dict[str, Any]:
+        """Return status and headers: the headers are all that HEAD asks for."""
+        headers = noted
+        if self.operation.method == "HEAD":
+            headers = _kept(response.headers)
+        if not headers:
+            return {"status": response.status_code}
+        return {"status": response.status_code, "headers": headers}
+
+    def _with_note(self, content: Any, response: httpx.Response, noted: Mapping[str, str]) -> list[dict[str, str]]:
+        """Return two content blocks: the value, and the status with the headers that say how to go on."""
+        text = content
+        if not isinstance(content, str):
+            text = json.dumps(content, ensure_ascii=False)
+        lines = [f"HTTP {response.status_code} {response.reason_phrase}", *_header_lines(noted)]
+        if self.is_cut:
+            lines.append("The answer goes on: this is what came in time.")
+        return [{"type": "text", "text": text}, {"type": "text", "text": "\n".join(lines)}]
+
+    def _size_text(self, kind: str, name: str) -> str:
+        text = f"{len(self.content):,} bytes of {kind}"
+        if name:
+            text = f"{text} ({name})"
+        return text
+
+    def _is_binary(self, response: httpx.Response, kind: str) -> bool:
+        return bool(kind) and not is_text(kind) and not self._is_plain(response)
 
     def _text(self, response: httpx.Response) -> str:
         try:
@@ -103,13 +134,20 @@ class Intake:
 
 def _noted(headers: httpx.Headers, *, failed: bool) -> dict[str, str]:
     """Return the headers that the model reads: how to go on, and limits where they are reached."""
-    noted = {label.title(): headers[label] for label in _NOTED if label in headers}
+    noted: dict[str, str] = {}
+    for label in _NOTED:
+        if label in headers:
+            noted[label.title()] = headers[label]
     for label, value in headers.items():
         if label.startswith(_LIMITS):
             spent = label.endswith("remaining") and value.strip() == "0"
             if failed or spent:
                 noted[label.title()] = value
     return noted
+
+
+def _header_lines(noted: Mapping[str, str]) -> list[str]:
+    return [f"{label}: {value}" for label, value in noted.items()]
 
 
 def _kept(headers: httpx.Headers) -> dict[str, str]:
@@ -119,10 +157,13 @@ def _kept(headers: httpx.Headers) -> dict[str, str]:
 
 def _kept_as_data(value: Any) -> Any:
     """Return a value that LangChain does not take for content blocks: an answer may be a list of texts, or empty."""
-    is_like_blocks = isinstance(value, list) and all(
-        isinstance(part, str) or (isinstance(part, Mapping) and "type" in part) for part in value
-    )
-    return json.dumps(value, ensure_ascii=False) if is_like_blocks else value
+    if isinstance(value, list) and all(_is_like_block(part) for part in value):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _is_like_block(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, Mapping) and "type" in part)
 
 
 def _file_name(disposition: str) -> str:

@@ -101,13 +101,16 @@ def write_path(place: Place, value: Any) -> str:
         return _quoted(_dumped(value))
     texts = _members(place, value, _quoted)
     if place.style == "label":
-        return "." + ("." if place.explode else ",").join(texts)
+        separator = "." if place.explode else ","
+        return "." + separator.join(texts)
     if place.style != "matrix":
         return _joined(place, texts)
     label = _quoted(place.label)
     if not place.explode:
         return f";{label}={','.join(texts)}"
-    return "".join(f";{text}" if isinstance(value, Mapping) else f";{label}={text}" for text in texts)
+    # The texts of an exploded object are `key=value` and need no label.
+    before = ";" if isinstance(value, Mapping) else f";{label}="
+    return "".join(before + text for text in texts)
 
 
 def write_header(place: Place, value: Any) -> bytes:
@@ -116,8 +119,10 @@ def write_header(place: Place, value: Any) -> bytes:
     Raises:
         ValueRefusedError: it has other characters, or one that would end the header.
     """
-    separator = _SEPARATORS.get(place.style, ",")
-    text = _dumped(value) if place.media else separator.join(_members(place, value, str))
+    if place.media:
+        text = _dumped(value)
+    else:
+        text = _SEPARATORS.get(place.style, ",").join(_members(place, value, str))
     if _BROKEN.search(text):
         raise ValueRefusedError(f"{place.label} is a header and cannot have line breaks or control characters.")
     try:
@@ -137,28 +142,41 @@ def write_pairs(place: Place, value: Any) -> list[tuple[str, str]]:
     [('items%5B0%5D%5Bprice%5D', '1')]
     """
     label = _quoted(place.label)
+    safe = _RESERVED if place.reserved else ""
 
     def write(text: str) -> str:
-        return _quoted(text, _RESERVED if place.reserved else "")
+        return _quoted(text, safe)
 
     if place.media:
-        values = value if place.kind == "form" and isinstance(value, (list, tuple)) else [value]
-        return [(label, write(_dumped(part))) for part in values]
+        is_repeated = place.kind == "form" and isinstance(value, (list, tuple))
+        return [(label, write(_dumped(part))) for part in (value if is_repeated else [value])]
     if place.style == "deepObject":
         return [(_quoted(key), write(text)) for key, text in _deep(place.label, value)]
     texts = _members(place, value, write)
     if place.explode and isinstance(value, Mapping):
-        pairs = [text.partition("=") for text in texts]
-        return [(key, text) for key, _, text in pairs]
+        return _split_pairs(texts)
     if place.explode or not isinstance(value, (Mapping, list, tuple)):
         return [(label, text) for text in texts]
-    return [(label, _joined(place, texts))] if texts else []
+    if not texts:
+        return []
+    return [(label, _joined(place, texts))]
+
+
+def _split_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        key, _, written = text.partition("=")
+        pairs.append((key, written))
+    return pairs
 
 
 def write_form(fields: Iterable[tuple[Place, Any]]) -> bytes:
     """Return a body of type ``application/x-www-form-urlencoded``."""
-    pairs = [pair for place, value in fields for pair in write_pairs(_written(place, value), value)]
-    return "&".join(f"{key}={value}" for key, value in pairs).encode()
+    texts: list[str] = []
+    for place, value in fields:
+        for key, text in write_pairs(_written(place, value), value):
+            texts.append(f"{key}={text}")
+    return "&".join(texts).encode()
 
 
 def write_parts(fields: Iterable[tuple[Place, Any]], folder: Path | None) -> list[tuple[str, FilePart]]:
@@ -171,17 +189,28 @@ def write_parts(fields: Iterable[tuple[Place, Any]], folder: Path | None) -> lis
     parts: list[tuple[str, FilePart]] = []
     for place, value in fields:
         if place.style == "deepObject":
-            parts += [(key, (None, _encoded(text), None)) for key, text in _deep(place.label, value)]
+            for key, text in _deep(place.label, value):
+                parts.append((key, (None, _encoded(text), None)))
             continue
-        for item in value if isinstance(value, (list, tuple)) else [value]:
-            if place.file:
-                name, content, kind = read_file(place, item, folder)
-                parts.append((place.label, (name or place.label, content, kind or "application/octet-stream")))
-            elif isinstance(item, (Mapping, list, tuple)) or "json" in place.media:
-                parts.append((place.label, (None, write_json(item), place.media or "application/json")))
-            else:
-                parts.append((place.label, (None, _encoded(write_text(item)), place.media or None)))
+        for item in _items(value):
+            parts.append((place.label, _part(place, item, folder)))
     return parts
+
+
+def _part(place: Place, item: Any, folder: Path | None) -> FilePart:
+    if place.file:
+        name, content, kind = read_file(place, item, folder)
+        return name or place.label, content, kind or "application/octet-stream"
+    if isinstance(item, (Mapping, list, tuple)) or "json" in place.media:
+        return None, write_json(item), place.media or "application/json"
+    return None, _encoded(write_text(item)), place.media or None
+
+
+def _items(value: Any) -> Sequence[Any]:
+    """Return the members of a list; any other value is the only member."""
+    if isinstance(value, (list, tuple)):
+        return value
+    return [value]
 
 
 def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
@@ -201,8 +230,13 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
         return _from_disk(place, value, value.name, "")
     if isinstance(value, str):
         return None, _encoded(value), place.media or None
-    if not isinstance(value, Mapping):
-        raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+    if isinstance(value, Mapping):
+        return _from_object(place, value, folder)
+    raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+
+
+def _from_object(place: Place, value: Mapping[str, Any], folder: Path | None) -> FilePart:
+    """Return the file of an object as `FILE_TEXT` says."""
     name = str(value.get("name") or "")
     kind = str(value.get("type") or place.media or "")
     if kind and not _MEDIA.fullmatch(kind):
@@ -211,14 +245,17 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
     if isinstance(value.get("path"), str):
         return _from_disk(place, _allowed(place, value["path"], folder), name, kind)
     if isinstance(value.get("base64"), str):
-        try:
-            content = base64.b64decode("".join(value["base64"].split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise ValueRefusedError(f"{place.label}: `base64` is no base64.") from None
-        return name or None, content, kind or None
+        return name or None, _from_base64(place, value["base64"]), kind or None
     if isinstance(value.get("text"), str):
         return name or None, _encoded(value["text"]), kind or None
     raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+
+
+def _from_base64(place: Place, text: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueRefusedError(f"{place.label}: `base64` is no base64.") from None
 
 
 def _allowed(place: Place, said: str, folder: Path | None) -> Path:
@@ -249,18 +286,22 @@ def _written(place: Place, value: Any) -> Place:
     """Return how a field of a form is written: without a style of its own, an object is JSON and a list repeats."""
     if place.style or place.media:
         return place
-    style, media = ("", "application/json") if isinstance(value, Mapping) else ("form", "")
-    return Place(place.label, "form", style, explode=True, media=media)
+    if isinstance(value, Mapping):
+        return Place(place.label, "form", explode=True, media="application/json")
+    return Place(place.label, "form", "form", explode=True)
 
 
 def _members(place: Place, value: Any, write: Callable[[str], str]) -> list[str]:
     """Return the texts of a value: of an object, ``key=value`` if it is exploded, else keys and values in turn."""
     if not isinstance(value, Mapping):
-        return [write(write_text(item)) for item in (value if isinstance(value, (list, tuple)) else [value])]
+        return [write(write_text(item)) for item in _items(value)]
     texts: list[str] = []
     for key, inner in value.items():
         pair = (write(str(key)), write(write_text(inner)))
-        texts += ["=".join(pair)] if place.explode else pair
+        if place.explode:
+            texts.append("=".join(pair))
+        else:
+            texts.extend(pair)
     return texts
 
 

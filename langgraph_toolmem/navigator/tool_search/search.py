@@ -181,8 +181,10 @@ class SearchRequest(NamedTuple):
         costs three times as much and finds no more.
         """
         own = np.asarray(vectors, dtype=np.float32)
-        weighed = own * np.array([[len(words)] for words in self.words[self.clauses]], dtype=np.float32)
-        pieces = np.vstack([*(weighed[list(part)].sum(axis=0) for part in self.parts), own])
+        lengths = np.array([len(words) for words in self.words[self.clauses]], dtype=np.float32)
+        weighed = own * lengths[:, np.newaxis]
+        longer = [weighed[list(part)].sum(axis=0) for part in self.parts]
+        pieces = np.vstack([*longer, own])
         found: Floats = pieces / np.maximum(np.linalg.norm(pieces, axis=1, keepdims=True), 1e-9)
         return found
 
@@ -197,15 +199,23 @@ def read(query: str) -> SearchRequest | None:
     clauses = _telling(pieces.clauses) or sentences
     numbers = {text: number for number, text in enumerate(clauses)}
     whole = tuple(range(len(clauses)))
-    # A sentence beyond the last clause that is read stands for the whole.
-    inside = [tuple(numbers[text] for text in split_clauses(each).clauses if text in numbers) for each in sentences]
+    parts = [whole]
+    for sentence in sentences:
+        inside = tuple(numbers[text] for text in split_clauses(sentence).clauses if text in numbers)
+        # A sentence beyond the last clause that is read stands for the whole.
+        parts.append(inside or whole)
     words = (telling_stems(query), *sentences.values(), *clauses.values())
     wanted = tuple(wanted_by(query, clauses))
-    return SearchRequest(words, tuple(clauses), (whole, *(part or whole for part in inside)), wanted)
+    return SearchRequest(words, tuple(clauses), tuple(parts), wanted)
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
-    return {text: found for text in texts if (found := telling_stems(text)) and not is_small_talk(text, STOP_WORDS)}
+    telling: dict[str, Sequence[str]] = {}
+    for text in texts:
+        stems = telling_stems(text)
+        if stems and not is_small_talk(text, STOP_WORDS):
+            telling[text] = stems
+    return telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,14 +465,7 @@ class ToolSearcher:
         if self._embedder is None:
             return None
         try:
-            with self._embedding:
-                with self._lock:
-                    bare = {name: spec for name, spec in self.specs.items() if name not in self._vectors}
-                    texts = {name: embedded_text(spec, self._wording) for name, spec in bare.items()}
-                found = self._source.of(texts) if texts else {}
-                for name, vector in found.items():
-                    if self.specs.get(name) is bare[name]:
-                        self._vectors[name] = np.asarray(vector, dtype=np.float32)
+            self._embed_new()
             pieces = request.composed(self._embedder.embed_documents(request.texts))
         except EmbedderChangedError:
             raise
@@ -478,6 +481,23 @@ class ToolSearcher:
                 return None
             cosines: Floats = pieces @ np.stack(rows).T
             return cosines
+
+    def _embed_new(self) -> None:
+        """Embed the tools that have no vector yet, one thread at a time."""
+        with self._embedding:
+            new: dict[str, ToolSpec] = {}
+            texts: dict[str, str] = {}
+            with self._lock:
+                for name, spec in self.specs.items():
+                    if name not in self._vectors:
+                        new[name] = spec
+                        texts[name] = embedded_text(spec, self._wording)
+            if not texts:
+                return
+            for name, vector in self._source.of(texts).items():
+                # A tool may have left or changed while the embedder worked.
+                if self.specs.get(name) is new[name]:
+                    self._vectors[name] = np.asarray(vector, dtype=np.float32)
 
 
 class _Arrays:
