@@ -19,6 +19,8 @@ from langgraph_toolmem.report.savings import MeanCall, Saved, TokenPrice, second
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
+_SHADOW: Final = "shadow"
+"""Mode of an agent that only watches."""
 MAX_LINES: Final = 40
 MAX_AGENTS: Final = 5
 """Agents that the printed report describes, those seen last."""
@@ -270,7 +272,7 @@ class Report:
         if not self.turns:
             return "Nothing was seen yet."
         checks = self.right + self.wrong
-        saved = f"Saved {self.saved.calls:,} of {self.turns:,} model calls"
+        saved = self._savings()
         if not checks:
             return f"{saved}; nothing was checked yet: too early to trust it."
         least = ""
@@ -278,6 +280,24 @@ class Report:
             least = f", at least {math.floor(100 * lower_limit(self.right, checks))} %"
         kinds = self["inertia"].get("checks_by_kind") or {"it": {"checks": checks, "right": self.right}}
         return f"{saved}; {self.right:,} of {checks:,} checks right{least}; {_trust(kinds)}."
+
+    def _savings(self) -> str:
+        """Return the saved model calls, with those that shadow mode would have saved."""
+        would_save = sum(agent.would_save.calls for agent in self.shadow)
+        if self.shadow and not self.saved.calls:
+            watched = sum(agent.turns for agent in self.shadow)
+            return f"Would have saved {would_save:,} of {watched:,} model calls in shadow mode"
+        if self._watches_only():
+            return f"Watched {self.turns:,} model calls in shadow mode"
+        saved = f"Saved {self.saved.calls:,} of {self.turns:,} model calls"
+        if would_save:
+            saved += f", and would have saved {would_save:,} more in shadow mode"
+        return saved
+
+    def _watches_only(self) -> bool:
+        """Return True if no agent ever acted: each is in shadow mode."""
+        agents = self["inertia"].get("agents", ())
+        return bool(agents) and not self.saved.calls and all(agent["mode"] == _SHADOW for agent in agents)
 
     def worth(self) -> list[str]:
         """Return what the memory saved or would have saved, and the processor time that it took."""
@@ -364,10 +384,10 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
         writes = f"may write without the model: {', '.join(agent['may_write'])}"
     if agent["never"]:
         never = f"; never without the model: {', '.join(agent['never'])}"
-    return (
-        f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. It saved {agent['saved']:,} of "
-        f"{agent['turns']:,} model calls."
-    )
+    result = f"It saved {agent['saved']:,} of {agent['turns']:,} model calls."
+    if agent["mode"] == _SHADOW and not agent["saved"]:
+        result = f"It watched {agent['turns']:,} model calls."
+    return f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. {result}"
 
 
 def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:

@@ -99,6 +99,9 @@ def test_shadow_mode_says_what_it_would_have_saved_and_got_wrong(tmp_path: Path)
         assert (in_shadow.agent, in_shadow.turns) == ("desk", desk["turns"])
         assert (in_shadow.would_save.calls, in_shadow.wrong) == (shadow["right"], len(ODD)), "a wrong one saves nothing"
         assert in_shadow.threads == tuple(f"thread of {order}" for order in reversed(ODD))
+        would = f"Would have saved {shadow['right']} of {desk['turns']} model calls in shadow mode; "
+        assert str(memory.report()).startswith(would)
+        assert f"may not write. It watched {desk['turns']} model calls." in memory.report().setup()[0]
         [line] = [line for line in memory.report().worth() if line.startswith("In shadow mode")]
         assert f"agent 'desk' would have saved {shadow['right']} of {desk['turns']} model calls (about " in line
         assert f"with 2 look-ups in vain. Wrong in thread thread of {ODD[1]}, thread of {ODD[0]}." in line

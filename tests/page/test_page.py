@@ -15,7 +15,7 @@ from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.render import depths
-from langgraph_toolmem.report.report import MAX_LINES, Report, ToolReport
+from langgraph_toolmem.report.report import MAX_LINES, Report, ShadowReport, ToolReport
 from langgraph_toolmem.report.savings import Saved
 
 if TYPE_CHECKING:
@@ -132,6 +132,23 @@ def test_the_first_line_is_a_judgement_and_no_share_is_told_of_few_checks() -> N
     assert Report().headline() == "Nothing was seen yet."
 
 
+def test_the_first_line_says_what_shadow_mode_would_have_saved() -> None:
+    """The words "Saved 0 of 200" read as a failure, next to the line that says what would have been saved."""
+    reads = {"reads": {"checks": 80, "right": 80}}
+    watching = kinds_of_predictions(checks_by_kind=reads, agents=[{"mode": "shadow"}])
+    watched = Report(turns=200, right=80, sections=watching, shadow=(ShadowReport("desk", 200, Saved(74)),))
+    checked = "80 of 80 checks right, at least 96 %; trust reads."
+    assert watched.headline() == f"Would have saved 74 of 200 model calls in shadow mode; {checked}"
+    acting = replace(watched, turns=500, saved=Saved(120))
+    assert acting.headline().startswith(
+        "Saved 120 of 500 model calls, and would have saved 74 more in shadow mode; 80 "
+    )
+    begun = Report(turns=3, sections=watching)
+    assert begun.headline() == ("Watched 3 model calls in shadow mode; nothing was checked yet: too early to trust it.")
+    both = kinds_of_predictions(agents=[{"mode": "shadow"}, {"mode": "acting"}])
+    assert replace(begun, sections=both).headline().startswith("Saved 0 of 3 model calls; ")
+
+
 def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     found = kinds_of_predictions(
         changes=CHANGES,
@@ -156,7 +173,7 @@ def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     missed["found_by"] = "in shadow mode"
     of_agents = kinds_of_predictions(mode="acting", kind="x", declared=[3, 1], agents=[agent], wrong_calls=[missed])
     page_of_agents = render_page(replace(RECORD, sections=of_agents), DESK)
-    assert "may write without the model: mail. It saved 0 of 60 model calls" in page_of_agents
+    assert "may write without the model: mail. It watched 60 model calls" in page_of_agents
     assert "<td>t&lt;9&gt;</td><td>read</td><td>{}</td><td>write({})</td><td>in shadow mode</td>" in page_of_agents
     assert "mail: a person refused" in page
     assert "its name \\u003csays\\u003e so" in page
