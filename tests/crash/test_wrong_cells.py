@@ -25,11 +25,12 @@ from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia.agents import SHADOW, CheckEnded, CheckOpened
 from langgraph_toolmem.inertia.budget import Acted
 from langgraph_toolmem.inertia.cases import CaseSeen
+from langgraph_toolmem.inertia.changes import ChangeMade
 from langgraph_toolmem.inertia.context import ContextHeldOut, ContextMade
 from langgraph_toolmem.inertia.corrections import CallMade, SourceJudged
 from langgraph_toolmem.inertia.estimator import COLUMNS, ExamplesSeen
 from langgraph_toolmem.inertia.novelty import RequestCompared
-from langgraph_toolmem.inertia.record import ChangeMade, TurnClosed, TurnOpened
+from langgraph_toolmem.inertia.record import TurnClosed, TurnOpened
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.evidence import LinkWeightsSet, PrunedTool, ToolsSearched
 from langgraph_toolmem.stores import snapshot
