@@ -213,7 +213,7 @@ def show_evaluation(result: Result) -> None:
 
 
 def show_reported(paper: PaperComparison) -> None:
-    """Print a paper's own figures beside the result."""
+    """Print a paper's own figures after the result."""
     reported = paper.table()
     if reported.rows:
         table(reported.title, reported.columns, reported.rows, reported.most)
@@ -229,17 +229,15 @@ def show_safety(out: Path) -> None:
 
     records = Journal(out / "runs.jsonl").records
     first, *others = dict.fromkeys(record.arm for record in records if record.split == "test")
-    rows = []
+    differences: list[tuple[str, ...]] = []
+    hints: list[tuple[str, ...]] = []
     for arm in others:
         found = safety_of(arm, first, records)
         before, after = found.model_calls
-        numbers = (
-            found.pairs, len(found.rewards_changed), len(found.changes_differ), found.wrong_results, found.shown_early,
-            found.hints_followed, found.changes_in_hints, before, after,
-        )  # fmt: skip
-        rows.append((arm, *(f"{number:,}" for number in numbers)))
-    columns = (
-        "arm", "pairs", "rewards changed", "changes differ", "wrong results", "shown early", "hints followed",
-        "changes in hints", "model calls before", "after",
-    )  # fmt: skip
-    table(f"Against {first}", columns, rows)
+        differing = (found.pairs, len(found.rewards_changed), len(found.changes_differ), found.wrong_results)
+        shown = (before, after, found.shown_early, found.hints_followed, found.changes_in_hints)
+        differences.append((arm, *(f"{number:,}" for number in differing)))
+        hints.append((arm, *(f"{number:,}" for number in shown)))
+    table(f"Against {first}", ("arm", "pairs", "rewards changed", "changes differ", "wrong results"), differences)
+    columns = ("arm", "model calls before", "after", "shown early", "hints followed", "changes in hints")
+    table("What the memory did", columns, hints)

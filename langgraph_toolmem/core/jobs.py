@@ -331,7 +331,7 @@ def keep_it(_: Job) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JobHandler:
-    """How jobs of a kind are done; see `Jobs.handle`."""
+    """The way in which jobs of a kind are done; see `Jobs.handle`."""
 
     do: Callable[[Sequence[Job]], object]
     find: Callable[[Job], str] | None

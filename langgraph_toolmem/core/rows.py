@@ -592,7 +592,7 @@ def _without(whole: ItemStats, part: ItemStats) -> ItemStats:
 
 @dataclass(frozen=True, slots=True)
 class _LearnedValue(Generic[V]):
-    """What was learned of rows, when there were so many and this process had written so many."""
+    """The results learned of rows, when there were so many and this process had written so many."""
 
     value: V
     size: int

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrialSettings:
-    """How many draws decide on an item.
+    """The numbers of draws that decide on an item.
 
     Attributes:
         enough_shown: model turns, or runs, with hints of a method from which its items are withheld now and then.

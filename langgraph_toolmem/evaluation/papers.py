@@ -1,7 +1,7 @@
 """The comparisons of the papers, as arms of an evaluation: `toolmem eval --like autotool`.
 
 An arm is a paper's method with one setting changed, as in its table of baselines and ablations, where this package has
-that as a policy. The papers' own figures are of other agents, models and tasks: they stand beside the result to show
+that as a policy. The papers' own figures are of other agents, models and tasks: they follow the result to show
 its size, and are no target.
 """
 
@@ -40,7 +40,7 @@ class ReportedFigure:
 
 @dataclass(frozen=True, slots=True)
 class PaperComparison:
-    """What a paper compares, as far as this package has it.
+    """A paper's comparison, as far as this package has it.
 
     Attributes:
         title: of the method, with its source.

@@ -242,7 +242,7 @@ TOOL_NOTE: Final = NamedFields(
     },
     others=NUMBER,
 )
-"""What is kept of a tool: its note, arguments of its calls, and how many calls ended in which way."""
+"""A tool as it is kept: its note, arguments of its calls, and how many calls ended in which way."""
 
 
 @dataclass(slots=True)

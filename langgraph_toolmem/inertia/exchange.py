@@ -244,7 +244,7 @@ class ContextStore(SharedByCopies):
 
 @dataclass(slots=True)
 class Refusals:
-    """What a provider refused in a request to one model.
+    """The parts that a provider refused in a request to one model.
 
     Attributes:
         exchange: turns that the model did not make.

@@ -74,6 +74,10 @@ NOT_AT_THE_MODEL: Final = (
     "%s is not the last middleware: one behind it may change the request, so values of the system prompt and of the "
     "run's context are not used. Put the list of tool_memory_middleware last."
 )
+WAITS_FOR: Final = (
+    "%s cannot see a graph's interrupt_before; name its tools in gated={...}, or they run before the pause. "
+    "It runs no call before its approval or limit of: %s."
+)
 UNKNOWN_OUTER: Final = (
     "%s cannot see the middleware in front of it. If some of it approves or limits tool calls, pass it as "
     "tool_memory_middleware(memory, outer=[...]), or name the tools: gated={...}."
@@ -166,7 +170,7 @@ def tool_memory_middleware(
         if outer is None:
             told_once(UNKNOWN_OUTER, name)
         waiting = around.interceptors.tools
-        told_once("%s runs no call before its approval or limit of: %s.", name, named(waiting) or "no tool")
+        told_once(WAITS_FOR, name, named(waiting) or "no tool")
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
     if options.has("loop_guard"):  # in front: hooks after the model run from the last to the first
         guard = loop_guard if isinstance(loop_guard, LoopGuard) else LoopGuard(memory)

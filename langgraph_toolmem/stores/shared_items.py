@@ -133,7 +133,7 @@ class ForgettingNote:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHead:
-    """How many events a worker has in the store, and when it wrote the last."""
+    """The number of events that a worker has in the store, and when it wrote the last."""
 
     events: int
     at: float
