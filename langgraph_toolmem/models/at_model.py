@@ -265,7 +265,8 @@ class AtModel:
             return Offer(ask.tools, ask.messages)
         with self.errors:
             if is_active():
-                return self._deferred.offer(ask.tools, ask.messages, call.model, insisted=call.insisted)
+                how: dict[str, Any] = {"insisted": call.insisted, "thread_id": call.thread_id}
+                return self._deferred.offer(ask.tools, ask.messages, call.model, **how)
         return Offer([tool for tool in ask.tools if name_of(tool) not in (SEARCH_TOOL, CALL_TOOL)], ask.messages)
 
     def _taken(self, answer: list[Any], offer: Offer, ask: ModelAsk, call: Call) -> list[Any]:

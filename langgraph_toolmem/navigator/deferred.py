@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
@@ -49,7 +50,7 @@ from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, name_of, read_tools
 from langgraph_toolmem.turn.hints import NOTHING, Line, Scope, StepOutput, left_out_now
-from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, user_id_of
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
@@ -218,7 +219,13 @@ class Offer(NamedTuple):
 
 
 class DeferredTools:
-    """The offers of one agent. It keeps nothing of a thread: what was revealed stands in the messages."""
+    """The offers of one agent.
+
+    What a thread was shown is read from its messages. Only the tools of its latest request are kept, in RAM.
+    """
+
+    MAX_THREADS: ClassVar[int] = 1024
+    """Threads whose latest tools are kept."""
 
     def __init__(self, navigator: Navigator, options: ToolSearch, messages_key: str = "messages") -> None:
         self.navigator, self.options = navigator, options
@@ -227,6 +234,7 @@ class DeferredTools:
         self.tools: list[BaseTool] = [self.search_tool, self.call_tool]
         # Tokens of tools, by the numbers of all tools and of those offered: schemas are counted once an agent.
         self._costs: dict[tuple[int, int], _ToolTokens] = {}
+        self._requested: OrderedDict[str, list[Any]] = OrderedDict()
 
     def names(self, tools: Iterable[Any]) -> list[str]:
         """Return the tools that are found by search; none where there are too few."""
@@ -246,10 +254,21 @@ class DeferredTools:
     # --- to the model ---
 
     def offer(
-        self, tools: Sequence[Any], messages: Sequence[Any], model: Any, *, insisted: Collection[str] = ()
+        self,
+        tools: Sequence[Any],
+        messages: Sequence[Any],
+        model: Any,
+        *,
+        insisted: Collection[str] = (),
+        thread_id: str | None = None,
     ) -> Offer:
         """Return what this model is asked with; `insisted`: names of ``tool_choice`` and of structured answers."""
         _check_names(tools)
+        if thread_id is not None:
+            self._requested[thread_id] = [*tools]
+            self._requested.move_to_end(thread_id)
+            if len(self._requested) > self.MAX_THREADS:
+                self._requested.popitem(last=False)
         deferred = {*self.names(tools)} - {*insisted}
         always, later = _parted(tools, deferred)
         if not deferred:
@@ -263,6 +282,23 @@ class DeferredTools:
             shown = with_cache_mark([*always, self.search_tool], later.values())
             return Offer([*hidden, *shown], referenced(messages, later.keys()), way)
         return Offer([*always, _search_form()], loaded(messages, later), way)
+
+    def searchable(self, built: Iterable[Any], thread_id: str | None) -> list[Any]:
+        """Return the tools that a search in a thread looks through.
+
+        A tool that a middleware adds at run time is in the request alone: the tool node knows only the tools that the
+        agent was built with.
+
+        Args:
+            built: the tools of the tool node.
+            thread_id: of the search; None if unknown.
+        """
+        tools = [*built]
+        known = set(_names(tools))
+        for tool in self._requested.get(thread_id or "", ()):
+            if name_of(tool) not in known:
+                tools.append(tool)
+        return tools
 
     # --- from the model ---
 
@@ -476,7 +512,8 @@ class SearchTools(BaseTool):
         deferred: DeferredTools = self.deferred
         navigator, state = deferred.navigator, getattr(runtime, "state", None)
         messages = read_key(state, self.messages_key) or ()
-        tools = getattr(runtime, "tools", None) or ()
+        config = None if runtime is None else runtime.config
+        tools = deferred.searchable(getattr(runtime, "tools", None) or (), thread_id_of(config, runtime))
         specs: Mapping[str, ToolSpec] = navigator.tools
         if tools:
             specs = deferred.specs(tools)

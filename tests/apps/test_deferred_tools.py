@@ -15,7 +15,12 @@ import httpx2
 import pytest
 from crowd import DESK, NOTE, calling, crowded, knowing, steps
 from desk import Desk
-from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware, wrap_tool_call
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ToolCallLimitMiddleware,
+    wrap_tool_call,
+)
 from langchain.agents.structured_output import ToolStrategy
 from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
@@ -396,6 +401,39 @@ def test_always_provider_tools_and_structured_answers_stay(memory: ToolMemory) -
     agent = agent_with(memory, model, tools=tools, made={"response_format": ToolStrategy(Answer)}, **options)
     assert ask(agent)["structured_response"] == Answer(text="yes")
     assert offered(model) == [["approve_room", "web_search_preview", "search_tools", "call_tool", "Answer"]]
+
+
+class AddsATool(AgentMiddleware[Any, Any, Any]):
+    """Adds a tool to each request and runs it: `create_agent` does not know it."""
+
+    def __init__(self, added: Any) -> None:
+        super().__init__()
+        self.added = added
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tools=[*request.tools, self.added]))
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        if request.tool_call["name"] == self.added.name:
+            request = request.override(tool=self.added)
+        return handler(request)
+
+
+def test_a_tool_that_is_added_at_run_time_is_found_and_called(memory: ToolMemory) -> None:
+    weighed = []
+
+    @tool
+    def weigh_parcel(parcel: str) -> str:
+        """Weigh a parcel on the scale."""
+        weighed.append(parcel)
+        return f"{parcel} weighs 3 kg"
+
+    find = ("search_tools", {"query": "weigh a parcel on the scale"})
+    model = scripted([find, call("weigh_parcel", parcel="P1")])
+    state = ask(agent_with(memory, model, outer=[AddsATool(weigh_parcel)]))
+    [found] = [message for message in state["messages"] if message.type == "tool" and message.name == "search_tools"]
+    assert "weigh_parcel" in found.text
+    assert weighed == ["P1"]
 
 
 def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
