@@ -335,6 +335,9 @@ class IndexedVectors(VectorStore):
             with self.chroma.opened(f"delete {kind!r}") as client, self.chroma.alone():
                 client.delete_collection(name)
             self.table.unindex(name)
+            self.chroma.shared.collections.pop(name, None)
+            # A damaged log of Chroma lets a collection be deleted, and refuses the first write to the new one.
+            self._advance_once(kind, {})
         except StorageError as error:
             if error.__cause__ is None or self.chroma.folder is None:
                 raise
@@ -342,8 +345,8 @@ class IndexedVectors(VectorStore):
             with self.chroma.alone():
                 shutil.rmtree(self.chroma.folder, ignore_errors=True)
             self.table.unindex()
-        self.chroma.shared.collections.pop(name, None)
-        self._advance_once(kind, {})
+            self.chroma.shared.collections.pop(name, None)
+            self._advance_once(kind, {})
 
     # --- reading ---
 

@@ -14,7 +14,7 @@ from langgraph_toolmem import StorageError, ToolMemory, default_methods
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.extend import Method, Section
-from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.chroma import ChromaAccess
 
 EVENTS = ("turn", "ended", "judged", "imported", "report", "forget", "close")
 """What every method is told of in `live`."""
@@ -346,6 +346,6 @@ def test_a_shortcut_decision_touches_neither_chroma_nor_any_row(
     with memory_of(tmp_path / "memory", *[make(kind) for kind in KINDS]) as memory:
         begun = run_of(0)[:-1]
         with monkeypatch.context() as patch:
-            for owner, name in ((IndexedVectors, "_opened"), (Rows, "_space"), (Jobs, "settle")):
+            for owner, name in ((ChromaAccess, "opened"), (Rows, "_space"), (Jobs, "settle")):
                 patch.setattr(owner, name, lambda *_, **__: pytest.fail("it was asked"))
             assert all(memory.inertia.explain(begun[:upto]).options for upto in (1, 3))  # it weighed what it knows

@@ -24,6 +24,7 @@ with warnings.catch_warnings():
 ROOT: Final = Path(langgraph_toolmem.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
 MADE_AT_RUN_TIME: Final = {
+    "atoms/extract.py",
     "evaluation/tau2/stub.py",
     "graph/seen_input.py",
     "navigator/openapi/documents.py",
@@ -31,7 +32,7 @@ MADE_AT_RUN_TIME: Final = {
     "turn/structured.py",
 }
 """Modules with expressions of which a part is not known before: words around a value of a bounded length, scalars of
-YAML, names of models, names of fields, names of an environment's tools and fields."""
+YAML, names of models, names of fields, names of an environment's tools and fields, verbs of the lexicon."""
 SHORT, LONG = 500, 4000
 MOST: Final = 24
 """A text 8 times as long may take so many times as long; a quadratic expression takes 64 times as long."""
