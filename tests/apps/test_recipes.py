@@ -171,7 +171,7 @@ def of_langmem(names: dict[str, Any], _: str) -> None:
 
 
 def of_sentence_transformers(names: dict[str, Any], _: str) -> None:
-    assert "refund" in names["found"][0].query
+    assert names["found"][0] == "refund_order"
 
 
 def of_networkx(names: dict[str, Any], printed: str) -> None:
