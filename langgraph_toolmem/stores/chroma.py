@@ -349,9 +349,13 @@ class ChromaAccess:
         except ImportError as error:
             raise MissingExtraError("Text that is searched by meaning", "memory") from error
         _begun_in.add(shared.process)
-        settings = Settings(anonymized_telemetry=False)  # a fresh one each time: Chroma changes it
         if self.folder is None:
-            return chromadb.EphemeralClient(settings=settings)
+            # A process has one Chroma in memory, and refuses a second client with other settings. So the settings are
+            # those of the host's client, or the defaults, with which the host's own client opens later.
+            shared_systems: Mapping[str, Any] = getattr(SharedSystemClient, "_identifier_to_system", {})
+            in_memory = shared_systems.get("ephemeral")
+            return chromadb.EphemeralClient(settings=Settings() if in_memory is None else in_memory.settings)
+        settings = Settings(anonymized_telemetry=False)  # a fresh one each time: Chroma changes it
         self.folder.mkdir(parents=True, exist_ok=True)
         self._quarantine(self.folder)
         # Counted before the files are read: what is written meanwhile is noticed later.

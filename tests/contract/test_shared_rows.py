@@ -14,7 +14,6 @@ from typing import Any
 import chromadb
 import pytest
 from children import Child
-from chromadb.config import Settings
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from places import TESTS
@@ -70,7 +69,7 @@ def settled(memory: ToolMemory, user: str) -> set[str]:
 def test_rows_of_one_memory_are_found_by_another_and_dead_for_both_once_one_forgets(
     store: BaseStore, tmp_path: Path
 ) -> None:
-    client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))  # one for the whole process
+    client = chromadb.EphemeralClient()
     name = digest(str(tmp_path))
     with (
         opened(tmp_path / "one", store, chroma=client, graph_namespace=("toolmem", name)) as one,

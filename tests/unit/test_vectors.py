@@ -49,14 +49,46 @@ def store() -> Iterator[IndexedVectors]:
 
 def embedded(folder: Path | None) -> Any:
     """What an application would open beside the package; to be closed."""
-    own = Settings(anonymized_telemetry=False)  # Chroma changes what it is given
     if folder is None:
-        return closing(chromadb.EphemeralClient(settings=own))
+        return closing(chromadb.EphemeralClient())
+    own = Settings(anonymized_telemetry=False)  # Chroma changes what it is given
     return closing(chromadb.PersistentClient(folder / "chroma", settings=own))
 
 
 def ids(hits: Sequence[Hit | SearchHit[Hit]]) -> list[str]:
     return [hit.id for hit in hits]
+
+
+# the host's own Chroma in memory
+
+
+@pytest.fixture
+def no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chroma as in a new process."""
+    monkeypatch.setattr(SharedSystemClient, "_identifier_to_system", {})
+    monkeypatch.setattr(SharedSystemClient, "_identifier_to_refcount", {})
+
+
+@pytest.mark.usefixtures("no_client")
+@pytest.mark.parametrize("own", [None, {"allow_reset": True, "anonymized_telemetry": False}])
+def test_a_memory_opens_after_the_hosts_client_whatever_its_settings(own: dict[str, bool] | None) -> None:
+    given = None if own is None else Settings(**own)  # type: ignore[arg-type]
+    with closing(chromadb.EphemeralClient(settings=given)) as host:
+        documents = host.create_collection("documents")
+        with IndexedVectors(None, embedder=LEXICAL, namespace=ME) as made:
+            made.upsert("entries", [VectorItem("a", "refund an order", {})])
+            assert [hit.id for hit in made.query("entries", "refund", k=1)] == ["a"]
+        assert documents.count() == 0
+        assert [each.name for each in host.list_collections()] == ["documents"]
+
+
+@pytest.mark.usefixtures("no_client")
+def test_the_hosts_client_opens_after_a_memory() -> None:
+    with IndexedVectors(None, embedder=LEXICAL, namespace=ME) as made:
+        made.upsert("entries", [VectorItem("a", "refund an order", {})])
+        with closing(chromadb.EphemeralClient()) as host:
+            assert host.create_collection("documents").count() == 0
+        assert [hit.id for hit in made.query("entries", "refund", k=1)] == ["a"]
 
 
 # one store on disk
