@@ -4,7 +4,7 @@
 
 Each trial takes the folder of a memory with all methods, closed or as a kill leaves it, and changes one file by its
 seed: bits, pages and cuts of ``memory.db``, the snapshots and the files of Chroma; a pickle with a right checksum and
-hostile content; SQL that a stranger ran in ``memory.db``, or in Chroma's database; cells of the rows of texts. A
+hostile content; SQL run in ``memory.db`` or in Chroma's database by another program; cells of the rows of texts. A
 process of its own opens the folder, predicts, recalls, plans, runs an agent with all features, learns, reports, closes
 the memory and opens it again. Counted are:
 
@@ -375,7 +375,7 @@ def strange_jobs(database: sqlite3.Connection, chance: random.Random) -> None:
 
 
 def hostile_chroma(database: sqlite3.Connection, chance: random.Random) -> None:
-    """Run a stranger's SQL in Chroma's database."""
+    """Run SQL in Chroma's database, as another program might."""
     names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     table = chance.choice([name for name in names if not name.startswith("sqlite_")])
     columns = [row[1] for row in database.execute(f"PRAGMA table_info('{table}')")]

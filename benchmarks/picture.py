@@ -36,7 +36,7 @@ TYPED: Final = 0.08
 BETWEEN: Final = 0.25
 """Seconds between two lines."""
 FRAME: Final = re.compile("[\u2500-\u257f]+")
-"""Lines of tables, which nobody wants read aloud."""
+"""Lines of tables: a screen reader must not read them aloud."""
 STYLE: Final = """
 .back { fill: #16181d }
 text { fill: #d7dae0; white-space: pre }

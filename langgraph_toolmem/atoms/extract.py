@@ -43,7 +43,7 @@ Habits: TypeAlias = Callable[[str, str], Mapping[str, GivenValue]]
 """Values that a parameter (tool, path) was given, as canonical texts."""
 
 MOST_CHOICES: Final = 6
-"""A parameter with more different values has no choices that nobody declared."""
+"""Different values of a parameter up to which they count as its choices, even if the schema does not list them."""
 SHORTEST: Final = 3
 """Characters of a value that tells which part of a request a call was about."""
 

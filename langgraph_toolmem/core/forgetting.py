@@ -143,7 +143,7 @@ class Forgetting:
         return self._all(steps, last=partial(core.forget, gone))
 
     def _namespaces(self, thread_id: str, user_id: str | None, runs: Collection[str]) -> set[tuple[str, ...]]:
-        """Return the namespaces of a thread's rows; raise NamespaceError if none of them is known."""
+        """Return the namespaces of a thread's rows; raise NamespaceError if all of them are unknown."""
         core = self._core
         if user_id or not core.users.apart:
             return {core.users.of(user_id).namespace}

@@ -272,7 +272,7 @@ class Lifecycle:
             return state, new
 
     def _learn_turn(self, learned: LearnedTurn, unnoted: SeenDigests | SeenInput) -> bool:
-        """Learn a turn; return True if it is new. `unnoted`: what the model saw, if nobody noted it."""
+        """Learn a turn; return True if it is new. `unnoted`: the model's input, if it was not noted."""
         core, turn = self._core, learned.turn
         key = turn_digest(turn)
         if core.graph.has_seen(key):

@@ -404,7 +404,7 @@ class ChromaAccess:
                 lock.acquire(timeout=CHROMA_LIMITS.busy_seconds, poll_interval=0.005)
             except filelock.Timeout:
                 raise StorageError(f"{self.where} is being written by another process; ask again.") from None
-            except (OSError, NotImplementedError):  # nobody can write there either
+            except (OSError, NotImplementedError):  # no process can write there
                 yield
                 return
             try:
