@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.turn import host
 
 settings.register_profile("load", deadline=None)  # timing never decides a test
 settings.load_profile("load")
@@ -39,6 +40,12 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all modules are looked at no more by each garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def nothing_told_yet() -> None:
+    """What is logged once in a process is logged once in a test: the order of the tests decides nothing."""
+    host.warned.clear()
 
 
 @pytest.fixture(autouse=True)
