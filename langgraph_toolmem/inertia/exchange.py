@@ -36,6 +36,7 @@ from langgraph_toolmem.inertia.forecast import forecast_of
 from langgraph_toolmem.inertia.prefetch import Interceptors, Lookup
 from langgraph_toolmem.inertia.prefetch.batch import Branch, Owner, namespace_of
 from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE
+from langgraph_toolmem.inertia.prefetch.registry import count_pause
 from langgraph_toolmem.inertia.prefetch.task import Host, PrefetchTask, Ran, config_apart, standing_in
 from langgraph_toolmem.inertia.prefetch.tools import AgentTools, is_same
 from langgraph_toolmem.inertia.quoted import marked, without_made_turns
@@ -44,7 +45,7 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
-from langgraph_toolmem.turn.host import config_of, emit, is_active, warn_once
+from langgraph_toolmem.turn.host import config_of, emit, invocation_of, is_active, warn_once
 from langgraph_toolmem.turn.providers import placement_of, refusal_of
 from langgraph_toolmem.turn.step import Call
 
@@ -167,13 +168,19 @@ class KeptAnswer:
 
 @dataclass(slots=True)
 class KeptResult:
-    """The result of a look-up that was given out, for the tool node."""
+    """The result of a look-up that was given out, for the tool node.
+
+    Attributes:
+        invocation: of the graph, in which the call left the model step (`invocation_of`).
+        since: when that was, in seconds of a monotonic clock.
+    """
 
     owner: Owner
     tool: BaseTool
     name: str
     args: str
     ran: Ran
+    invocation: object | None
     since: float
 
 
@@ -185,6 +192,7 @@ class ContextStore(SharedByCopies):
     """
 
     def __init__(self, core: Core) -> None:
+        self.core = core
         self.watched = False
         self._lock = threads.lock()
         self._answers: OrderedDict[Branch, KeptAnswer] = OrderedDict()
@@ -214,13 +222,13 @@ class ContextStore(SharedByCopies):
 
     def give_out(self, owner: Owner, step: LookupStep) -> None:
         """Keep the results of a step for the tool node."""
-        now = monotonic()
+        now, invocation = monotonic(), invocation_of(config_of())
         with self._lock:
             for call in step.calls:
                 call_id = call["id"]
-                self._results[call_id] = KeptResult(
-                    owner, step.tools[call_id], call["name"], canon_args(call["args"]), step.ran[call_id], now
-                )
+                args, ran = canon_args(call["args"]), step.ran[call_id]
+                kept = KeptResult(owner, step.tools[call_id], call["name"], args, ran, invocation, now)
+                self._results[call_id] = kept
             while len(self._results) > MAX_KEPT:
                 self._results.popitem(last=False)
 
@@ -232,7 +240,12 @@ class ContextStore(SharedByCopies):
             return request
         with self._lock:
             kept = self._results.pop(call["id"] or "", None)
-        if kept is None or kept.owner != owner or monotonic() - kept.since > MAX_AGE:
+        if kept is None or kept.owner != owner:
+            return request
+        # The call waited for somebody, and its look-up did not: also where the result is too old by now.
+        if kept.invocation is not invocation_of(request.runtime.config):
+            count_pause(self.core, kept.name)
+        if monotonic() - kept.since > MAX_AGE:
             return request
         if (kept.name, kept.args) != (call["name"], canon_args(call["args"])) or not is_same(kept.tool, request.tool):
             return request

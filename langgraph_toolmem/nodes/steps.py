@@ -28,6 +28,7 @@ from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.exchange import ContextStore
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch, Registry
+from langgraph_toolmem.inertia.prefetch.registry import count_pause
 from langgraph_toolmem.inertia.quoted import MARK
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
@@ -137,7 +138,7 @@ class Recorder(MemoryNode):
     def _paused(self, request: ToolCallRequest) -> None:
         if self._prefetched is not None and env_mode() != "off":
             with self.errors:
-                self._prefetched.paused(request.tool_call["name"])
+                count_pause(self._core, request.tool_call["name"])
 
     def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
         call = request.tool_call

@@ -128,6 +128,16 @@ def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
     return runtime if isinstance(runtime, Runtime) else None
 
 
+def invocation_of(config: RunnableConfig | None = None) -> object | None:
+    """Return an object that all steps of one invocation of a graph share; None outside of a graph.
+
+    A run that pauses and goes on has two invocations. LangGraph makes one `RunControl` for each, unless the host gives
+    its own.
+    """
+    runtime = runtime_of(config)
+    return None if runtime is None else runtime.control
+
+
 def config_of() -> RunnableConfig | None:
     """Return the config of the current run; None outside of a graph, and in async code before Python 3.11."""
     try:

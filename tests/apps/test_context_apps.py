@@ -27,7 +27,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from pydantic import BaseModel
 from task_desk import CONTEXT, SHADOW, TaskDesk, memory_of, shape
@@ -199,6 +199,69 @@ def test_stops_before_each_tool() -> None:
     assert with_context == plain
     assert plain["result"] == 3
     assert compared.asked == (4, 2)
+
+
+def person_between(approval: Callable[[], Any], desk: TaskDesk, memory: ToolMemory) -> Any:
+    """Return a plain graph in which somebody approves every tool call in a node of its own, unseen by the memory."""
+    recorder, tools = Recorder(memory), desk.tools()
+    model = with_tool_memory(desk.model, memory, tools=tools, shortcut=SHADOW, context=CONTEXT).bind_tools(tools)
+
+    def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", think)
+    graph.add_node("approval", lambda state: approval())
+    graph.add_node("tools", ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition, {"tools": "approval", "__end__": "__end__"})
+    graph.add_edge("approval", "tools")
+    graph.add_edge("tools", "model")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def run_through(app: Any, thread: str, desk: TaskDesk) -> list[str]:
+    """Run to the end; return what was executed before the pause in which its call was seen."""
+    config: Any = {"configurable": {"thread_id": thread}}
+    desk.ran.clear()
+    app.invoke(REQUEST, config)
+    early = []
+    while app.get_state(config).next:
+        last = app.get_state(config).values["messages"][-1]
+        done = len([m for m in app.get_state(config).values["messages"] if isinstance(m, ToolMessage)])
+        early += [call["name"] for call in last.tool_calls if len(desk.ran) > done]
+        go_on = Command(resume="yes") if app.get_state(config).interrupts else None
+        app.invoke(go_on, config)
+    return early
+
+
+@pytest.mark.parametrize("pause", ["interrupt_before", "a node that asks a person"])
+def test_a_pause_before_a_call_withdraws_its_look_up(pause: str) -> None:
+    """What the graph does between the model and its tools cannot be seen. One pause shows it."""
+    desk = TaskDesk()
+    memory = memory_of(desk)
+    if pause == "interrupt_before":
+        middleware = tool_memory_middleware(memory, outer=[], shortcut=SHADOW, context=CONTEXT)
+        options: Any = {"checkpointer": InMemorySaver(), "interrupt_before": ["tools"]}
+        app = create_agent(desk.model, desk.tools(), middleware=middleware, **options)
+    else:
+        app = person_between(lambda: interrupt("May it?") and {}, desk, memory)
+    early = [run_through(app, f"{n}", desk) for n in range(4)]
+    assert early[0], "nothing was looked up: the test shows nothing"
+    assert early[1:] == [[], [], []]
+    assert memory.report()
+
+
+def test_no_pause_withdraws_nothing() -> None:
+    desk = TaskDesk()
+    memory = memory_of(desk)
+    app = person_between(dict, desk, memory)
+    asked = []
+    for n in range(4):
+        before = len(desk.model.calls)
+        assert run_through(app, f"{n}", desk) == []
+        asked.append(len(desk.model.calls) - before)
+    assert asked[-1] == 2
 
 
 OFF = [

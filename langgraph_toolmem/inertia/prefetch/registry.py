@@ -106,10 +106,6 @@ class Registry(SharedByCopies):
         emit(request.runtime, event, on=self.core.events)  # type: ignore[arg-type]
         return request.override(tool=standing_in(task.tool, ran))
 
-    def paused(self, tool: str) -> None:
-        """Note that an interrupt stopped a call of a tool: it is not prefetched from now on."""
-        self._count(Lookup(tool, {}, ""), {REVIEWED: 1})
-
     def _task_of(self, request: ToolCallRequest, messages: Sequence[Any], owner: Owner) -> PrefetchTask | None:
         """Return the prefetched call that a tool call asks for; the others of its answer are thrown away."""
         call, answered_at = request.tool_call, last_answer(messages)
@@ -154,6 +150,13 @@ class Registry(SharedByCopies):
                     record.append(Count(name, counts[name]))
         with self.core.lock:
             self.core.apply(None, record)
+
+
+def count_pause(core: Core, tool: str) -> None:
+    """Note that the run paused before a call of a tool: from now on no look-up of it is made apart from the run."""
+    if not core.read_only:
+        with core.lock:
+            core.apply(None, [ToolCount(tool, REVIEWED, 1)])
 
 
 def _is_over(batch: PrefetchBatch, branch: Branch) -> bool:
