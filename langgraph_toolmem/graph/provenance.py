@@ -18,6 +18,8 @@ More rules:
   was, neither is. Hits tell nothing: names of one word, for which both are right, outnumber the others. A name is not
   used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose"). 160
   office runs: right .96 and wrong .77 per 100 turns without this rule, 1.34 and .57 with it.
+- A value carried from another request is not used where a source in the request gives one with another end: of 490
+  look-ups in a swarm of two agents, 4 went to "2026-12-04 and a hotel in Boston." without this rule, none with it.
 """
 
 from __future__ import annotations
@@ -142,7 +144,7 @@ class Provenance:
         placed = [descriptor for descriptor in backing if words_before(descriptor)]
         if not placed:
             from_other_runs = {"c", "cp", "n", "w"}.issuperset(backing)
-            return from_other_runs and self._is_part(text)
+            return from_other_runs and (self._is_part(text) or _has_other_end(text, others))
         if self._may_go_on(tool, parameter, text):
             return True
         row = self._graph.sources.row(slot_key(tool, parameter))
@@ -320,6 +322,19 @@ def _in_schema(value: Any, schema: Any) -> bool:
         return True
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     return any(_in_schema(value, branch) for branch in branches)
+
+
+def _has_other_end(text: str, others: Mapping[str, str]) -> bool:
+    """Return True if a source in the request gives a value that goes on differently: "Monday", "Monday and a room"."""
+    for descriptor, other in others.items():
+        if (
+            descriptor.startswith("u")
+            and other
+            and other != text
+            and (text.startswith(other) or other.startswith(text))
+        ):
+            return True
+    return False
 
 
 def _misses(row: Mapping[str, Sequence[float]], descriptor: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,23 @@ def test_a_name_that_begins_the_request_is_not_cut_to_its_last_word():
     assert looked_up(learner, "Tomasz Nunez: address please") in ([], ["Tomasz Nunez"])
     assert looked_up(learner, "Show Nunez please") == ["Nunez"]
     assert looked_up(learner, "Nunez: address please") == ["Nunez"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_value_carried_from_another_request_does_not_take_the_rest_of_the_sentence_along(seed: int):
+    """A model that takes the full stop with the date makes the end of the sentence look like the end of the value."""
+    rng = random.Random(seed)
+    learner = Learner([reading("find_flights", "date")], FREE)
+    short = ("Is there a flight from {} to Rome on {}?", "Book a flight from {} to Rome on {}.")
+    longer = "Book a flight from {} to Rome on {} and a hotel in {}."
+    for number in range(40):
+        form = rng.choice((longer, *short))
+        asked = form.format(rng.choice(CITIES), f"2026-12-{rng.randint(1, 28):02}", rng.choice(CITIES))
+        for option in learner.decide(user(asked)).predicted:
+            assert not [args for args in option.calls if "hotel" in str(args)]
+        date = asked.partition(" on ")[2].partition(" ")[0]
+        made = call("find_flights", {"date": date}, {"id": f"f{number}"})
+        learner.learn(user(asked), made, words(), thread_id=str(number))
 
 
 # --- whole calls ---
