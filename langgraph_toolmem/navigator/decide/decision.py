@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -237,19 +238,25 @@ class SubIntent(BaseModel):
         """Fill what a model left out with empty values."""
         if not isinstance(value, Mapping):
             return value
-        given = {key: item for key, item in value.items() if item is not None}
-        empty = {"rank": 1, "intent": "", "analysis": "", "api": "", "parameters": "{}", "recall": "", "text": ""}
-        return {**empty, **given}
+        filled = {"rank": 1, "intent": "", "analysis": "", "api": "", "parameters": "{}", "recall": "", "text": ""}
+        for key, item in value.items():
+            if item is not None:
+                filled[key] = item
+        return filled
 
     @field_validator("parameters", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            return json.dumps(value, ensure_ascii=False)
+        return value
 
     @field_validator("action", mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        return value.strip().lower() if isinstance(value, str) else value
+        if isinstance(value, str):
+            return value.strip().lower()
+        return value
 
     @property
     def arguments(self) -> dict[str, Any] | None:
@@ -258,7 +265,9 @@ class SubIntent(BaseModel):
             value = json.loads(self.parameters.strip() or "{}")
         except (ValueError, RecursionError):
             return None
-        return value if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            return value
+        return None
 
     @property
     def query(self) -> str:
@@ -279,8 +288,12 @@ class Decision(BaseModel):
     @property
     def answer(self) -> str:
         """The answers, one below the other."""
-        texts = (part.text.strip() for part in sorted(self.sub_intents, key=lambda part: part.rank))
-        return "\n\n".join(dict.fromkeys(text for text in texts if text))
+        texts: dict[str, None] = {}
+        for part in sorted(self.sub_intents, key=attrgetter("rank")):
+            text = part.text.strip()
+            if text:
+                texts[text] = None
+        return "\n\n".join(texts)
 
 
 def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
@@ -290,12 +303,26 @@ def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
     needs no outcome and changes nothing, and it saves a decision later.
     """
     parts = decision.sub_intents
-    ranks = [part.rank for part in parts if part.action not in ("answer", "retrieve")]
-    if not ranks:
-        ranks = [part.rank for part in parts if part.action == "retrieve"]
-    now = min(ranks, default=max((part.rank for part in parts), default=0))
-    due_now = [part for part in parts if part.rank <= now or part.action == "retrieve"]
-    return due_now, [part for part in parts if part not in due_now]
+    lowest = _lowest_rank(parts)
+    now: list[SubIntent] = []
+    later: list[SubIntent] = []
+    for part in parts:
+        if part.rank <= lowest or part.action == "retrieve":
+            now.append(part)
+        else:
+            later.append(part)
+    return now, later
+
+
+def _lowest_rank(parts: Sequence[SubIntent]) -> int:
+    """Return the lowest rank of calls and questions, else of searches; the highest rank if only answers are left."""
+    requests = [part.rank for part in parts if part.action in ("clarify", "execute")]
+    if requests:
+        return min(requests)
+    searches = [part.rank for part in parts if part.action == "retrieve"]
+    if searches:
+        return min(searches)
+    return max((part.rank for part in parts), default=0)
 
 
 def problem_of(decision: Decision) -> str:
@@ -361,11 +388,17 @@ def decider_messages(
     record: NaviRecord, specs: Mapping[str, ToolSpec], messages: Sequence[BaseMessage], *, extra: str = ""
 ) -> list[BaseMessage]:
     """Return the prompt of one decision."""
-    rules = f"{RULES}\n\n{extra.strip()}" if extra.strip() else RULES
+    rules = RULES
+    if extra.strip():
+        rules = f"{RULES}\n\n{extra.strip()}"
+    candidates: list[str] = []
+    for name in record["candidates"]:
+        if name in specs:
+            candidates.append(api_lines(specs[name]))
     chains = [tree(chain_of(chain)) for chain in record["chains"][:MAX_TREES]]
     parts = [
         *_request(record, messages),
-        ("Candidate APIs", "\n".join(api_lines(specs[name]) for name in record["candidates"] if name in specs)),
+        ("Candidate APIs", "\n".join(candidates)),
         ("Toolchains of the last search, the best first", "\n".join(chains)),
         *_so_far(record, specs),
     ]
@@ -381,20 +414,27 @@ def closing_messages(record: NaviRecord, messages: Sequence[BaseMessage], reason
 def plain_closing(record: NaviRecord, reason: str) -> str:
     """Return the answer of a run that has to stop, without a model."""
     lines = [f"I could not finish this: {reason}."]
-    if done := succeeded(record):
+    done = succeeded(record)
+    if done:
         lines.append(f"Done so far: {', '.join(done)}.")
     if record["failed"]:
-        failures = "; ".join(f"{tool} ({shortened(why, 200)})" for tool, why in record["failed"].items())
-        lines.append(f"What failed: {failures}.")
+        failures = [f"{tool} ({shortened(why, 200)})" for tool, why in record["failed"].items()]
+        lines.append(f"What failed: {'; '.join(failures)}.")
     return " ".join(lines)
 
 
 def api_lines(spec: ToolSpec) -> str:
     """Return a tool as it is documented to the decider."""
-    names = ", ".join(f"{name}{'' if name in spec.required else '?'}" for name in spec.properties)
-    mark = " [destructive]" if spec.destructive else ""
-    lines = [f"- {spec.name}({names}): {shortened(' '.join(spec.description.split()), MAX_API // 3)}{mark}"]
-    lines += [f"    {name}: {_parameter(schema)}" for name, schema in spec.properties.items()]
+    names: list[str] = []
+    parameters: list[str] = []
+    for name, schema in spec.properties.items():
+        names.append(name if name in spec.required else f"{name}?")
+        parameters.append(f"    {name}: {_parameter(schema)}")
+    description = shortened(" ".join(spec.description.split()), MAX_API // 3)
+    head = f"- {spec.name}({', '.join(names)}): {description}"
+    if spec.destructive:
+        head = f"{head} [destructive]"
+    lines = [head, *parameters]
     return shortened("\n".join(lines), MAX_API)
 
 
@@ -410,17 +450,27 @@ def call_line(tool: str, args: Mapping[str, Any], most: int = MAX_ARGS) -> str:
 
 def request_at(messages: Sequence[BaseMessage]) -> int | None:
     """Return the index of the user's latest words, or of the latest words of anybody; None if there are none."""
-    own = [n for n, message in enumerate(messages) if is_users(message)]
-    human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
-    words = [
-        n for n, each in enumerate(messages) if not isinstance(each, ToolMessage) and text_of(each.content).strip()
-    ]
-    return next((found[-1] for found in (own, human, words) if found), None)
+    for is_request in (is_users, _is_human, _has_words):
+        for number in range(len(messages) - 1, -1, -1):
+            if is_request(messages[number]):
+                return number
+    return None
+
+
+def _is_human(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage)
+
+
+def _has_words(message: BaseMessage) -> bool:
+    return not isinstance(message, ToolMessage) and bool(text_of(message.content).strip())
 
 
 def _request(record: NaviRecord, messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
     at = request_at(messages)
-    before, since = (messages, ()) if at is None else (messages[:at], messages[at + 1 :])
+    before: Sequence[BaseMessage] = messages
+    since: Sequence[BaseMessage] = ()
+    if at is not None:
+        before, since = messages[:at], messages[at + 1 :]
     return [
         ("Earlier in the conversation", _spoken(before)),
         ("Request", shortened(record["request"], MAX_REQUEST)),
@@ -444,7 +494,7 @@ def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str
     return [
         ("APIs that failed: never call them", "\n".join(_failed(record["failed"], specs))),
         ("Calls that were made", "\n".join(_outcomes(record["outcomes"]))),
-        *(("Before", _earlier(each)) for each in earlier),
+        *[("Before", _earlier(decision)) for decision in earlier],
         ("Last decision", "\n".join(last["decided"])),
         ("Parts of it that still wait", "\n".join(f"- {line}" for line in record["waiting"])),
         ("Current observation", "\n".join(last["observed"])),
@@ -454,9 +504,12 @@ def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str
 def _failed(failed: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> Iterable[str]:
     """Yield failed tools with their descriptions, so that the decider can describe another one."""
     for tool, why in failed.items():
-        about = " ".join(specs[tool].description.split()) if tool in specs else ""
-        was = f" (it was: {shortened(about, MAX_PARAMETER)})" if about else ""
-        yield f"- {tool}: {indented(shortened(why, MAX_WORDS))}{was}"
+        line = f"- {tool}: {indented(shortened(why, MAX_WORDS))}"
+        spec = specs.get(tool)
+        if spec is not None and spec.description.strip():
+            description = " ".join(spec.description.split())
+            line = f"{line} (it was: {shortened(description, MAX_PARAMETER)})"
+        yield line
 
 
 def _outcomes(outcomes: Sequence[CallOutcome]) -> Iterable[str]:
@@ -467,18 +520,31 @@ def _outcomes(outcomes: Sequence[CallOutcome]) -> Iterable[str]:
         yield f"- {line} -> {call['status']}: {indented(call['result'])}"
 
 
-def _earlier(each: DecisionRecord) -> str:
-    decided, observed = (shortened("\n".join(lines), MAX_EARLIER_TEXT) for lines in (each["decided"], each["observed"]))
+def _earlier(decision: DecisionRecord) -> str:
+    decided = shortened("\n".join(decision["decided"]), MAX_EARLIER_TEXT)
+    observed = shortened("\n".join(decision["observed"]), MAX_EARLIER_TEXT)
     return f"Decided:\n{decided}\nObserved:\n{observed}"
 
 
 def _parameter(schema: Mapping[str, Any]) -> str:
-    options = [option for option in schema.get("anyOf", ()) if isinstance(option, Mapping)]
-    types = [schema["type"]] if schema.get("type") else [option.get("type", "any") for option in options]
-    names = [str(name) for each in types for name in (each if isinstance(each, list) else [each])]
-    parts = [" or ".join(names) or "any"]
+    parts = [" or ".join(_type_names(schema)) or "any"]
     if isinstance(schema.get("enum"), (list, tuple)):
         parts.append(f"one of {as_text(list(schema['enum']))}")
     if schema.get("description"):
         parts.append(" ".join(str(schema["description"]).split()))
     return shortened("; ".join(parts), MAX_PARAMETER)
+
+
+def _type_names(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types that a value may have: of the schema itself, or of its options."""
+    if schema.get("type"):
+        types = [schema["type"]]
+    else:
+        types = [option.get("type", "any") for option in schema.get("anyOf", ()) if isinstance(option, Mapping)]
+    names: list[str] = []
+    for kind in types:
+        if isinstance(kind, list):
+            names.extend(str(name) for name in kind)
+        else:
+            names.append(str(kind))
+    return names

@@ -74,7 +74,9 @@ def never_ran(answer: ToolMessage) -> bool:
 def ran_instead(answer: ToolMessage) -> tuple[str, dict[str, Any]] | None:
     """Return tool and arguments of the call that a guard had executed instead; None if it changed nothing."""
     mark = answer.additional_kwargs.get(MARK, {})
-    return (str(mark["tool"]), dict(mark["args"])) if "tool" in mark else None
+    if "tool" not in mark:
+        return None
+    return str(mark["tool"]), dict(mark["args"])
 
 
 def _executed(request: Any) -> dict[str, Any]:
@@ -92,9 +94,13 @@ def _refusal(error: Exception, call: Mapping[str, Any], ran: list[dict[str, Any]
 
 
 def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> Any:
+    """Return an answer with a mark on it, if another call than the one asked for ran, or none."""
+    if not ran:
+        return _with(answer, {"ran": False}, call["id"])
     asked = {"tool": call["name"], "args": call["args"]}
-    mark = ran[-1] if ran and ran[-1] != asked else {"ran": False} if not ran else None
-    return answer if mark is None else _with(answer, mark, call["id"])
+    if ran[-1] == asked:
+        return answer
+    return _with(answer, ran[-1], call["id"])
 
 
 def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
@@ -104,7 +110,7 @@ def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
             return answer
         return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, MARK: dict(mark)}})
     if isinstance(answer, list):
-        return [_with(each, mark, call_id) for each in answer]
+        return [_with(part, mark, call_id) for part in answer]
     if isinstance(answer, Command) and isinstance(answer.update, Mapping):
         update = {key: _with(value, mark, call_id) for key, value in answer.update.items()}
         return Command(graph=answer.graph, update=update, resume=answer.resume, goto=answer.goto)

@@ -6,8 +6,7 @@ A record is never changed in place: each function returns a new one. Only a `Ret
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -42,8 +41,6 @@ from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
-
-T = TypeVar("T")
 
 MAX_ERROR: Final = 600
 MAX_TEXT: Final = 1_500
@@ -160,7 +157,8 @@ def observed(
     said: Sequence[str] = (),
 ) -> tuple[NaviRecord, list[DecidedCall]]:
     """Return the record after the pending requests were done, and the calls whose tools failed."""
-    pending, outcomes, lines = record["pending"], list(record["outcomes"]), []
+    pending, outcomes = record["pending"], list(record["outcomes"])
+    lines: list[str] = []
     failed = dict(record["failed"])
     broken: dict[str, DecidedCall] = {}
     by_id = {answer.tool_call_id: answer for answer in answers}
@@ -168,18 +166,13 @@ def observed(
     for call in pending["calls"]:
         answer = by_id.get(call["id"])
         status, text = _outcome(answer)
-        line, ran = call_line(call["tool"], call["args"]), call
-        if answer is not None and (instead := ran_instead(answer)) is not None:
-            ran = DecidedCall(id=call["id"], tool=instead[0], args=instead[1], intent=call["intent"])
-            changed = f"changed before it was made, to {call_line(*instead)}"
+        line = call_line(call["tool"], call["args"])
+        ran = _executed(call, answer)
+        if ran is not call:
+            changed = f"changed before it was made, to {call_line(ran['tool'], ran['args'])}"
             line = f"{line} was {changed}"
-            asked = CallOutcome(
-                tool=call["tool"], args=call["args"], status="refused", result=shortened(changed, MAX_DIGEST)
-            )
-            outcomes.append(asked)
-        outcomes.append(
-            CallOutcome(tool=ran["tool"], args=ran["args"], status=status, result=shortened(text, MAX_DIGEST))
-        )
+            outcomes.append(_outcome_of(call, "refused", changed))
+        outcomes.append(_outcome_of(ran, status, text))
         lines.append(f"{line} -> {status}: {indented(shortened(text, most))}")
         if status == "failed":
             failed.setdefault(ran["tool"], shortened(text, MAX_ERROR))
@@ -189,21 +182,41 @@ def observed(
     after = _noted({**record, "outcomes": outcomes, "failed": failed, "pending": nothing_pending()}, lines)
     after = _without_failed(after)
     anything_new = False
-    for each in found:
-        after, new = with_retrieved(after, each)
-        anything_new = anything_new or new
-        outcome = f"found {', '.join(each['tools'])}" if new else "found nothing new"
-        after = _noted(after, [f"Searched for an API ({_short(each['query'])}): {outcome}."])
+    for retrieved in found:
+        after, new = with_retrieved(after, retrieved)
+        outcome = "found nothing new"
+        if new:
+            anything_new = True
+            outcome = f"found {', '.join(retrieved['tools'])}"
+        after = _noted(after, [f"Searched for an API ({_short(retrieved['query'])}): {outcome}."])
     if found and not (pending["calls"] or pending["questions"]):
         after = {**after, "idle": 0 if anything_new else record["idle"] + 1}
     return after, list(broken.values())
 
 
+def _executed(call: DecidedCall, answer: ToolMessage | None) -> DecidedCall:
+    """Return the call that ran: a guard may have had another one executed instead."""
+    instead = None if answer is None else ran_instead(answer)
+    if instead is None:
+        return call
+    tool, args = instead
+    return DecidedCall(id=call["id"], tool=tool, args=args, intent=call["intent"])
+
+
+def _outcome_of(call: DecidedCall, status: Literal["ok", "failed", "refused"], result: str) -> CallOutcome:
+    return CallOutcome(tool=call["tool"], args=call["args"], status=status, result=shortened(result, MAX_DIGEST))
+
+
 def _outcome(answer: ToolMessage | None) -> tuple[Literal["ok", "failed", "refused"], str]:
     if answer is None:  # a tool that answers with a Command without a message, such as a handoff
         return "ok", "(no answer)"
-    status = "refused" if never_ran(answer) else status_of(answer.content, error=answer.status == "error")
-    return status if status in ("ok", "failed") else "refused", text_of(answer.content, separator="\n")
+    text = text_of(answer.content, separator="\n")
+    if never_ran(answer):
+        return "refused", text
+    status = status_of(answer.content, error=answer.status == "error")
+    if status in ("ok", "failed"):
+        return status, text
+    return "refused", text
 
 
 def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bool]:
@@ -213,10 +226,18 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
     """
     tools = [tool for tool in found["tools"] if tool not in record["failed"]]
     new = any(tool not in record["candidates"] for tool in tools)
-    chains = [*found["chains"], *(chain for chain in record["chains"] if chain not in found["chains"])][:MAX_CHAINS]
-    planned = [tool for chain in chains for tool in tools_of(chain)]
-    first = [tool for tool in (*planned, *succeeded(record)) if tool in tools or tool in record["candidates"]]
-    most = max(MAX_CANDIDATES * (2 if record["decisions"] else 1), len(tools_of(chains[0])) if chains else 0)
+    earlier = [chain for chain in record["chains"] if chain not in found["chains"]]
+    chains = [*found["chains"], *earlier][:MAX_CHAINS]
+    planned: list[str] = []
+    for chain in chains:
+        planned.extend(tools_of(chain))
+    known = {*tools, *record["candidates"]}
+    first = [tool for tool in (*planned, *succeeded(record)) if tool in known]
+    most = MAX_CANDIDATES
+    if record["decisions"]:
+        most = 2 * MAX_CANDIDATES
+    if chains:
+        most = max(most, len(tools_of(chains[0])))
     return {
         **record,
         "candidates": list(dict.fromkeys([*first, *tools, *record["candidates"]]))[:most],
@@ -231,7 +252,9 @@ def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> Nav
         record = with_retrieved(record, found)[0]
     failed, similar = route["failed"], ", ".join(route["similar"])
     chain = " -> ".join(route["chain"])
-    closest = similar or ", ".join([] if found is None else found["tools"])
+    closest = similar
+    if not similar and found is not None:
+        closest = ", ".join(found["tools"])
     text = {
         "equivalent": f"{route['fallback']} can stand in for {failed}: {chain}.",
         "upstream": f"there is another way without {failed}: {chain}.",
@@ -245,11 +268,11 @@ def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> Nav
 
 def _without_failed(record: NaviRecord) -> NaviRecord:
     """Remove failed tools from candidates and chains."""
-    out = record["failed"]
+    failed = record["failed"]
     return {
         **record,
-        "candidates": [tool for tool in record["candidates"] if tool not in out],
-        "chains": [chain for chain in record["chains"] if not any(tool in out for tool in tools_of(chain))],
+        "candidates": [tool for tool in record["candidates"] if tool not in failed],
+        "chains": [chain for chain in record["chains"] if failed.keys().isdisjoint(tools_of(chain))],
     }
 
 
@@ -284,8 +307,10 @@ def _line(part: SubIntent) -> str:
         what = _short(part.query)
     else:
         what = _short(part.text)
-    why = f" ({_short(part.analysis)})" if part.analysis else ""
-    return f"[{part.rank}] {_short(part.intent)}: {part.action} {what}{why}"
+    line = f"[{part.rank}] {_short(part.intent)}: {part.action} {what}"
+    if part.analysis:
+        line = f"{line} ({_short(part.analysis)})"
+    return line
 
 
 def _short(text: str) -> str:
@@ -318,8 +343,11 @@ class Retriever:
         planned = () if plan is None else plan.tools
         had = {*record["failed"], *record["candidates"], *planned}
         hits = [name for name in self._hits(query, context, most + len(had)) if name not in had]
-        if len(context.allowed) <= FEW_TOOLS or not (hits or planned or record["candidates"]):
-            hits += [name for name in self._specs if name in context.allowed and name not in {*had, *hits}]
+        is_small = len(context.allowed) <= FEW_TOOLS
+        is_empty = not (hits or planned or record["candidates"])
+        if is_small or is_empty:
+            had.update(hits)
+            hits += [name for name in self._specs if name in context.allowed and name not in had]
         return retrieved_of(query, plan, hits[:most])
 
     def reroute(
@@ -328,12 +356,12 @@ class Retriever:
         """Return the way around a failed call: an equivalent tool, another way from upstream, or a fresh search."""
         tool = call["tool"]
         similar = self._similar(tool, {name for name in context.allowed if name not in after["failed"]})
-        chain, way = self._broken(before, tool, context), None
+        chain = self._broken(before, tool, context)
+        way = Recombination("none")
+        had: set[str] = set()
         if chain is not None:
-            how: dict[str, Any] = {"available": context.allowed, "done": succeeded(after)}
-            way = self._asked(partial(self._navigator.reroute, chain, after["failed"], **how))
-        way = way or Recombination("none")
-        had = set() if chain is None else {*chain.tools, way.fallback}
+            way = self._recombined(chain, after, context)
+            had = {*chain.tools, way.fallback}
         if way.way != "none" and way.chain is not None and self._careful(way.chain.tools, had):
             tools = list(way.chain.tools)
             others = [name for name in similar if name not in tools]
@@ -342,9 +370,16 @@ class Retriever:
         found = self._fresh(after, call, context, similar)
         if not found["tools"]:
             return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
-        chains = [each for each in found["chains"] if self._careful(tools_of(each), had)]
+        chains = [chain for chain in found["chains"] if self._careful(tools_of(chain), had)]
         first = tools_of(chains[0]) if chains else []
         return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), {**found, "chains": chains}
+
+    def _recombined(self, chain: Chain, after: NaviRecord, context: CallContext) -> Recombination:
+        try:
+            return self._navigator.reroute(chain, after["failed"], available=context.allowed, done=succeeded(after))
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self._errors.failed(error)
+            return Recombination("none")
 
     def _careful(self, tools: Sequence[str], had: Collection[str]) -> bool:
         """Return True if no new step changes something only to get a value for the target."""
@@ -359,7 +394,7 @@ class Retriever:
         if spec is None:
             return []
         if self._index is None:
-            self._index = LexicalIndex((name, tool_text(each)) for name, each in self._specs.items())
+            self._index = LexicalIndex((name, tool_text(other)) for name, other in self._specs.items())
         similar: list[str] = []
         for name, _ in self._index.search(tool_text(spec), len(self._specs)):
             if len(similar) == FEW_HITS:
@@ -382,38 +417,38 @@ class Retriever:
 
     def _fresh(self, record: NaviRecord, call: DecidedCall, context: CallContext, similar: list[str]) -> Retrieved:
         """Search for the failed tool's description, the purpose of the call, or the request, until a tool is new."""
-        spec = self._specs.get(call["tool"])
+        texts = [call["intent"], record["request"]]
+        if call["tool"] in self._specs:
+            texts.insert(0, self._specs[call["tool"]].description)
         found = retrieved_of("", None)
-        for text in ("" if spec is None else spec.description, call["intent"], record["request"]):
+        for text in texts:
             if text.strip():
                 found = self.search(record, text.strip(), context, most=FEW_HITS - len(similar))
-                if any(tool not in record["candidates"] for tool in (*similar, *found["tools"])):
+                if not {*similar, *found["tools"]}.issubset(record["candidates"]):
                     break
         return {**found, "tools": list(dict.fromkeys([*similar, *found["tools"]]))}
 
     def _plan(
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None
     ) -> Plan | None:
-        out = set(record["failed"]) - {target}
-        ask = partial(
-            self._navigator.plan,
-            query or record["request"],
-            target=target,
-            available=context.allowed,
-            avoid=out,
-            done=[name for name in succeeded(record) if name not in out],
-            user_id=context.user_id,
-        )
-        return self._asked(ask)
-
-    def _hits(self, query: str, context: CallContext, most: int) -> list[str]:
-        who: dict[str, Any] = {"available": context.allowed, "user_id": context.user_id}
-        hits = self._asked(partial(self._navigator.search, query, k=most, **who))
-        return [hit.name for hit in hits or ()]
-
-    def _asked(self, ask: Callable[[], T]) -> T | None:
+        avoided = set(record["failed"]) - {target}
         try:
-            return ask()
+            return self._navigator.plan(
+                query or record["request"],
+                target=target,
+                available=context.allowed,
+                avoid=avoided,
+                done=[name for name in succeeded(record) if name not in avoided],
+                user_id=context.user_id,
+            )
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return None
+
+    def _hits(self, query: str, context: CallContext, most: int) -> list[str]:
+        try:
+            hits = self._navigator.search(query, k=most, available=context.allowed, user_id=context.user_id)
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self._errors.failed(error)
+            return []
+        return [hit.name for hit in hits]
