@@ -79,8 +79,10 @@ class CurrentSearch:
                 raise ConfigurationError(f"The memory knows no tool {target!r}.")
             known = precedents or Precedents()
             return called_before(searcher, query, target, k, precedents=known, available=available, exclude=exclude)
-        lift = {} if precedents is None else precedents.lift(query)
-        if precedents is not None and request:
+        lift: dict[str, float] = {}
+        if precedents is not None:
+            lift = precedents.lift(query)
+            # The larger lift counts, not the sum: both texts speak of one request.
             for name, more in precedents.lift(request).items():
                 lift[name] = max(lift.get(name, 0.0), more)
         return searcher.search(query, k, available=available, exclude=exclude, lift=lift)
@@ -92,10 +94,13 @@ class CurrentSearch:
                 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 
                 embedder = self._vectors.embedder
+                kept: TextVectors | None = None
                 # The built-in embedder's vectors say no more than words do.
-                kept = None if embedder.builtin else TextVectors(self._vectors, "tools")
+                if not embedder.builtin:
+                    kept = TextVectors(self._vectors, "tools")
                 self._searcher = ToolSearcher(embedder=embedder, vectors=kept)
             specs = self._evidence.tools()
+            # The same object until a tool changes: nothing has to be compared at each search.
             if self._specs is not specs:
                 self._searcher.follow(specs)
                 self._specs = specs
@@ -104,19 +109,21 @@ class CurrentSearch:
     def precedents(self, user_id: str | None) -> Precedents | None:
         """Return the precedents of a user's past runs; None without runs. If reading fails, the log says so once."""
         try:
-            found = self._past_runs(user_id)
-            if found is None:
+            scope_and_runs = self._past_runs(user_id)
+            if scope_and_runs is None:
                 return None
             with self._lock:
                 if self._precedents is None:
                     from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache
 
                     self._precedents = PrecedentCache()
-                return self._precedents.of(*found)
+                return self._precedents.of(*scope_and_runs)
         except NamespaceError:
             raise
         except Exception as error:  # noqa: BLE001 - tools are found without past runs
-            level = logging.DEBUG if self._warned else logging.WARNING
+            level = logging.WARNING
+            if self._warned:
+                level = logging.DEBUG
             self._warned = True
             log_failure(logger, level, "past runs could not be read for a search of tools", error=error)
             return None

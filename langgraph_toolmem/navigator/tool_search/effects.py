@@ -105,6 +105,11 @@ _DETERMINERS: Final = word_set(
 )
 
 
+_TURKISH_QUESTIONS: Final = word_set("kac hangi kim nerede nasil neden niye")
+_TURKISH_ASKING: Final = word_set("goster listele")
+_TURKISH_ORDERS: Final = word_set("iptal olustur gonder degistir ekle")
+
+
 def _last_verb(text: str, said: Sequence[str]) -> float:
     """Return what a clause wants by a question word anywhere, else by its last verb."""
     if _QUESTIONS_WITHIN.search(text):
@@ -117,17 +122,13 @@ def _last_verb(text: str, said: Sequence[str]) -> float:
         return ORDERS
     if not _TURKISH_QUESTIONS.isdisjoint(said):
         return ASKS
-    ends = (*said[-2:],)  # "iptal et", "goster"
-    if not _TURKISH_ORDERS.isdisjoint(ends):
+    # Turkish has its verb last, or next to last where "et" (do) follows: "iptal et", "goster".
+    last_words = said[-2:]
+    if not _TURKISH_ORDERS.isdisjoint(last_words):
         return ORDERS
-    if not _TURKISH_ASKING.isdisjoint(ends):
+    if not _TURKISH_ASKING.isdisjoint(last_words):
         return ASKS
     return UNCLEAR
-
-
-_TURKISH_QUESTIONS: Final = word_set("kac hangi kim nerede nasil neden niye")
-_TURKISH_ASKING: Final = word_set("goster listele")
-_TURKISH_ORDERS: Final = word_set("iptal olustur gonder degistir ekle")
 
 
 def _begin(said: Sequence[str]) -> int:
@@ -149,8 +150,9 @@ def wanted_effect(text: str) -> float:
     if not said:
         return UNCLEAR
     start = _begin(said)
-    first, *rest = said[start:]
-    following = rest[0] if rest else ""
+    first, following = said[start], ""
+    if start + 1 < len(said):
+        following = said[start + 1]
     gets_rid = (first, following) == ("get", "rid")
     if first in _QUESTIONS or (first in _ASKING and not gets_rid):
         return ASKS
@@ -158,10 +160,10 @@ def wanted_effect(text: str) -> float:
     before_determiner = following in _DETERMINERS and first not in STOP_WORDS
     if first in _ORDERING or gets_rid or before_determiner:
         return ORDERS
-    last = _last_verb(text, said)
-    if last == UNCLEAR and text.rstrip().endswith(("?", "？", "؟")):
+    effect = _last_verb(text, said)
+    if effect == UNCLEAR and text.rstrip().endswith(("?", "？", "؟")):
         return ASKS
-    return last
+    return effect
 
 
 _MAKING: Final = word_set("create make add new open start write draft register issue build generate")
@@ -189,24 +191,41 @@ class Wanted(NamedTuple):
 
 def wanted_by(query: str, clauses: Iterable[str]) -> list[Wanted]:
     """Return the effect that each clause of a request wants; an unclear clause wants what the one before it does."""
-    before = wanted_effect(query)
-    found = []
+    effect = wanted_effect(query)
+    wishes: list[Wanted] = []
     for clause in clauses:
-        before = wanted_effect(clause) or before
+        effect = wanted_effect(clause) or effect
         said = [unaccented(word) for word in words(clause)]
-        removal = making = 0.0
-        plurals, singulars = set[str](), set[str]()
-        if before == ORDERS:
-            removes = not _REMOVING.isdisjoint(said) or _REMOVING_WITHIN.search(clause)
-            removal = 1.0 if removes else -1.0
-            verb = said[_begin(said)] if said else ""
-            making = float(verb in _MAKING) - float(verb in _UPDATING)
-        elif before == ASKS:
-            for word in said:
-                one = singular(word)
-                (singulars if one == word else plurals).add(stem(one))
-        found.append(Wanted(before, removal, making, frozenset(plurals), frozenset(singulars)))
-    return found
+        if effect == ORDERS:
+            wishes.append(_order(clause, said))
+        elif effect == ASKS:
+            wishes.append(_question(said))
+        else:
+            wishes.append(Wanted(UNCLEAR, 0.0, 0.0, frozenset(), frozenset()))
+    return wishes
+
+
+def _order(clause: str, said: Sequence[str]) -> Wanted:
+    removal = -1.0
+    if not _REMOVING.isdisjoint(said) or _REMOVING_WITHIN.search(clause):
+        removal = 1.0
+    making = 0.0
+    if said:
+        verb = said[_begin(said)]
+        making = float(verb in _MAKING) - float(verb in _UPDATING)
+    return Wanted(ORDERS, removal, making, frozenset(), frozenset())
+
+
+def _question(said: Sequence[str]) -> Wanted:
+    plurals: set[str] = set()
+    singulars: set[str] = set()
+    for word in said:
+        one = singular(word)
+        if one == word:
+            singulars.add(stem(one))
+        else:
+            plurals.add(stem(one))
+    return Wanted(ASKS, 0.0, 0.0, frozenset(plurals), frozenset(singulars))
 
 
 class Handling(NamedTuple):
@@ -230,17 +249,23 @@ def handling_of(spec: ToolSpec) -> Handling:
     >>> handling_of(ToolSpec("cancel", "", {}, route="PATCH /orders/{id}"))
     Handling(noun='order', lists=0.0, makes=-1.0)
     """
+    nothing = Handling("", 0.0, 0.0)
     route = route_of(spec.route)
-    nouns = resource(route.path) if route is not None else ()
-    if route is None or not nouns:
-        return Handling("", 0.0, 0.0)
+    if route is None:
+        return nothing
+    nouns = resource(route.path)
+    if not nouns:
+        return nothing
     last = route.path.rpartition("/")[2]
     is_of_element = last.endswith("{}")
     lists = makes = 0.0
-    if route.reads:
-        lists = 1.0 if route.lists else -1.0
+    if route.reads and route.lists:
+        lists = 1.0
+    elif route.reads:
+        lists = -1.0
     elif route.method in ("PUT", "PATCH") or (route.method == "POST" and is_of_element):
         makes = -1.0
+    # `POST /orders` adds an order, and `POST /orders/search` does not.
     elif route.method == "POST" and canonical(last)[-1:] == nouns[-1:]:
         makes = 1.0
     return Handling(stem(nouns[-1]), lists, makes)
@@ -258,9 +283,11 @@ def effect_of(spec: ToolSpec) -> float:
     if spec.read_only:
         return 1.0
     named = words(spec.name)
-    ends = (named[0], named[-1]) if named else ()
-    if any(word in LEXICON.reading for word in ends):
+    # A verb is the first word of a name, or its last: `getUser`, `conversations.list`.
+    ends = frozenset((*named[:1], *named[-1:]))
+    if ends & LEXICON.reading:
         return 1.0
     # APIs that know POST alone read by it too, so POST without a verb of change says nothing.
-    changes = any(word in LEXICON.changing for word in ends) or not spec.route.startswith("POST ")
-    return -1.0 if changes else 0.0
+    if spec.route.startswith("POST ") and not ends & LEXICON.changing:
+        return 0.0
+    return -1.0

@@ -7,25 +7,37 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.core.method import PastRuns
+from langgraph_toolmem.core.method import PastRun, PastRuns
 from langgraph_toolmem.navigator.tool_search.search import Floats, ToolHit, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
 from langgraph_toolmem.text.tools import kit_name, kit_of
 from langgraph_toolmem.text.words import telling_stems
 
-NEAREST: Final = 10
-"""Similar requests that vote."""
-SHARPNESS: Final = 2.0
-"""A request of similarity s votes with s to this power."""
-DOUBT: Final = 0.05
-"""Votes for nothing: few and distant requests say little."""
-LIFT: Final = 5.0
-"""Addition to the logarithm of the odds for a vote of 1; as it was fitted for chains."""
+
+@dataclass(frozen=True, slots=True)
+class VoteRules:
+    """The way similar requests vote for tools.
+
+    Attributes:
+        nearest: similar requests that vote.
+        sharpness: a request of similarity s votes with s to this power.
+        doubt: votes for nothing: few and distant requests say little.
+        lift: addition to the logarithm of the odds for a vote of 1; as it was fitted for chains.
+    """
+
+    nearest: int = 10
+    sharpness: float = 2.0
+    doubt: float = 0.05
+    lift: float = 5.0
+
+
+VOTES: Final = VoteRules()
 MOST: Final = 2_000
 """Past runs that are read, the latest."""
 MAX_SCOPES: Final = 64
@@ -35,8 +47,8 @@ WEIGHTS: Final[Floats] = np.array([5.5, 2.0, 5.0, 2.5], dtype=np.float32)
 """Of the request, the same toolkit, similar requests, and what came with it. Round: fitted ones, and further signals
 (came before, gives what it takes, a trained link), gained nothing."""
 INTERCEPT: Final = -1.7
-FOUND: Final = 6
-"""Tools that fit the request best, whose company is counted."""
+COMPANIONS: Final = 5
+"""Tools that fit the request best, whose company is counted next to the target's."""
 
 
 class _Episode(NamedTuple):
@@ -57,7 +69,8 @@ class Precedents:
 
     def _clear(self) -> None:
         self._requests = WordIndex()
-        self._tools: list[frozenset[str]] = []  # by number of the request; empty where it was removed
+        # By number of the request; empty where the episode was removed, since an index removes no text.
+        self._tools: list[frozenset[str]] = []
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -65,13 +78,17 @@ class Precedents:
     def add(self, tools: Iterable[str], request: str = "", *, key: str | None = None) -> None:
         """Add an episode, in place of one with its key; one without a call is nothing."""
         called, words = frozenset(tools), tuple(telling_stems(request[:MAX_REQUEST_CHARS]))
+        # An episode without a key stays beside all others.
+        own_key: object = key
+        if key is None:
+            own_key = object()
         with self._lock:
-            self._remove(key)
+            self._remove(own_key)
             if called:
-                self._kept[object() if key is None else key] = _Episode(words, called, self._enter(words, called))
+                self._kept[own_key] = _Episode(words, called, self._enter(words, called))
                 self._count(called, 1)
 
-    def remove(self, keys: Iterable[str]) -> None:
+    def remove(self, keys: Iterable[object]) -> None:
         """Remove episodes; a key that is unknown is no error."""
         with self._lock:
             for key in keys:
@@ -80,7 +97,7 @@ class Precedents:
     def keep_latest(self, most: int) -> None:
         """Remove the oldest episodes until so many are left."""
         surplus = max(0, len(self._kept) - most)
-        self.remove([*self._kept][:surplus])  # type: ignore[arg-type]
+        self.remove(list(self._kept)[:surplus])
 
     def votes(self, request: str) -> dict[str, float]:
         """Return the tools that were called for similar requests, with their share of the votes."""
@@ -90,29 +107,30 @@ class Precedents:
                 return {}
             near = self._requests.nearest(words)
             votes: defaultdict[str, float] = defaultdict(float)
-            total = DOUBT
+            total = VOTES.doubt
             voters = 0
             for number in np.argsort(-near, kind="stable"):
-                if voters == NEAREST:
+                if voters == VOTES.nearest:
                     break
-                # Removed episodes keep their number until the index is made anew.
                 if not self._tools[number] or not near[number]:
                     continue
                 voters += 1
-                weight = float(near[number]) ** SHARPNESS
+                weight = float(near[number]) ** VOTES.sharpness
                 total += weight
                 for tool in self._tools[number]:
                     votes[tool] += weight
             return {tool: weight / total for tool, weight in votes.items()}
 
     def lift(self, request: str) -> dict[str, float]:
-        """Return LIFT times `votes`: what `ToolSearcher.search` takes as `lift`."""
-        return {tool: LIFT * vote for tool, vote in self.votes(request).items()}
+        """Return the additions to the logarithm of the odds that `ToolSearcher.search` takes as `lift`."""
+        return {tool: VOTES.lift * vote for tool, vote in self.votes(request).items()}
 
     def company(self, tool: str) -> dict[str, float]:
         """Return the share of a tool's episodes in which each other tool was called too."""
         with self._lock:
-            return {name: n / (self._uses[tool] + 1) for name, n in self._together[tool].items()}
+            # One use more than there were: a tool that was called once says little about its company.
+            uses = self._uses[tool] + 1
+            return {name: count / uses for name, count in self._together[tool].items()}
 
     def _remove(self, key: object) -> None:
         known = self._kept.pop(key, None)
@@ -120,10 +138,11 @@ class Precedents:
             return
         self._count(known.tools, -1)
         self._tools[known.number] = frozenset()
+        # Where more than half of the index is of removed episodes, it is rebuilt.
         if len(self._tools) > 64 + 2 * len(self._kept):
             self._clear()
-            for other, each in self._kept.items():
-                self._kept[other] = each._replace(number=self._enter(each.words, each.tools))
+            for other, episode in self._kept.items():
+                self._kept[other] = episode._replace(number=self._enter(episode.words, episode.tools))
 
     def _enter(self, words: tuple[str, ...], tools: frozenset[str]) -> int:
         self._tools.append(tools)
@@ -163,26 +182,36 @@ def called_before(
     """
     specs = dict(search.specs)
     scores, kit = search.scores(query), kit_of(specs[target])
-    names = [name for name in scores if name != target and name in specs]
-    best = max((scores[name] for name in names), default=0.0)
-    fit = {name: scores[name] - best for name in names}
+    fit = _distance_to_best(scores, specs.keys() - {target})
     company = _company(target, fit, precedents)
     votes = precedents.votes(query)
     logits: dict[str, float] = {}
-    for name in names:
-        if name in exclude or (available is not None and name not in available):
+    for name in fit:
+        if name in exclude:
+            continue
+        if available is not None and name not in available:
             continue
         same_kit = bool(kit) and kit_of(specs[name]) == kit
         signals = np.array((fit[name] / 5, same_kit, votes.get(name, 0.0), company.get(name, 0.0)))
         logits[name] = sum((WEIGHTS * signals).tolist())
-    likeliest = sorted(logits, key=lambda name: -logits[name])[:k]
-    return [ToolHit(name, probability(logits[name] + INTERCEPT), kit_name(specs[name])) for name in likeliest]
+    likeliest = sorted(logits, key=logits.__getitem__, reverse=True)[:k]
+    hits: list[ToolHit] = []
+    for name in likeliest:
+        hits.append(ToolHit(name, probability(logits[name] + INTERCEPT), kit_name(specs[name])))
+    return hits
+
+
+def _distance_to_best(scores: Mapping[str, float], names: Collection[str]) -> dict[str, float]:
+    """Return the score of each of some tools minus the highest of theirs: 0 for the best one, less for others."""
+    known = {name: score for name, score in scores.items() if name in names}
+    best = max(known.values(), default=0.0)
+    return {name: score - best for name, score in known.items()}
 
 
 def _company(target: str, fit: Mapping[str, float], precedents: Precedents) -> dict[str, float]:
     """Return how often each tool was called with the target, or with a tool that fits the request best."""
     likely = {target: 1.0}
-    for name in sorted(fit, key=lambda name: -fit[name])[: FOUND - 1]:
+    for name in sorted(fit, key=fit.__getitem__, reverse=True)[:COMPANIONS]:
         likely[name] = float(np.exp(fit[name]))
     company: defaultdict[str, float] = defaultdict(float)
     for other, weight in likely.items():
@@ -200,16 +229,26 @@ class PrecedentCache:
     def of(self, scope: tuple[str, ...], runs: PastRuns) -> Precedents:
         """Return the precedents of a scope (its namespace)."""
         followed, version, precedents = self._kept.pop(scope, (runs, 0, Precedents()))
-        if followed != runs:  # they were read anew since: versions say nothing
+        # Runs that were read anew since have versions of their own.
+        if followed != runs:
             version, precedents = 0, Precedents()
         new = runs.changes(version, MOST)
         if new.whole:
             precedents = Precedents()
         precedents.remove(new.gone)
-        for run in sorted(new.runs, key=lambda run: (run.time, run.id))[-MOST:]:
-            precedents.add(() if run.failed else run.tools, run.request, key=run.id)
+        for run in sorted(new.runs, key=_time_and_id)[-MOST:]:
+            called = run.tools
+            # A failed run is no precedent, and takes the place of what was known of it before.
+            if run.failed:
+                called = ()
+            precedents.add(called, run.request, key=run.id)
         precedents.keep_latest(MOST)
+        # Put at the end, so that the first scope is the one that was asked for longest ago.
         self._kept[scope] = runs, new.version, precedents
         if len(self._kept) > MAX_SCOPES:
             del self._kept[next(iter(self._kept))]
         return precedents
+
+
+def _time_and_id(run: PastRun) -> tuple[float, str]:
+    return run.time, run.id

@@ -21,7 +21,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -46,14 +46,33 @@ K1: Final = 1.2
 B: Final = 0.75
 """Of BM25: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009, eq. 3.15."""
 
-WEIGHTS: Final[Floats] = np.array([1.88, 1.2, 0.81, 0.8, 0.82, 2.26, 2.24, 2.3, 1.83, -1.15], dtype=np.float32)
-WEIGHTS_WITH_MEANING: Final[Floats] = np.array(
-    [1.65, 1.05, 0.65, 0.75, 0.8, 2.7, 1.6, 2.1, 1.25, -1.09, 0.82, 1.0, 0.79], dtype=np.float32
+
+class FittedScore(NamedTuple):
+    """A fitted weighted sum of signals.
+
+    Attributes:
+        weights: of clause, name, description, parameters, word pairs; of a toolkit: best sentence, clauses, text, name
+            and size; with an embedder also of meaning, meaning of the best sentence and of the toolkit.
+        slope, intercept: of the logarithm of the odds of a score.
+    """
+
+    weights: Floats
+    slope: float
+    intercept: float
+
+
+BY_WORDS: Final = FittedScore(
+    np.array([1.88, 1.2, 0.81, 0.8, 0.82, 2.26, 2.24, 2.3, 1.83, -1.15], dtype=np.float32),
+    slope=1.11,
+    intercept=-10.9,
 )
-"""Of clause, name, description, parameters, word pairs; of a toolkit: best sentence, clauses, text, name and size.
-With an embedder (fitted with all-MiniLM-L6-v2): of meaning, meaning of the best sentence and of the toolkit."""
-ODDS: Final = (1.11, -10.9)
-ODDS_WITH_MEANING: Final = (1.05, -11.17)
+BY_MEANING: Final = FittedScore(
+    np.array([1.65, 1.05, 0.65, 0.75, 0.8, 2.7, 1.6, 2.1, 1.25, -1.09, 0.82, 1.0, 0.79], dtype=np.float32),
+    slope=1.05,
+    intercept=-11.17,
+)
+"""Fitted with all-MiniLM-L6-v2."""
+
 EFFECT: Final = 1.25
 """Weight of a tool's effect: likely on four public documents (``python -m benchmarks.effects``), shown on others."""
 REMOVAL: Final = 1.0
@@ -69,6 +88,18 @@ CANDIDATES: Final = 60
 """Highest scores among which the tools are chosen, at least."""
 
 
+class _Postings(NamedTuple):
+    """The occurrences of words in texts.
+
+    Attributes:
+        rows: (n, 3) of word, text and count, sorted by word.
+        starts: (W + 1,) of the first row of each word, and of the end.
+    """
+
+    rows: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.intp]
+
+
 class WordIndex:
     """Words -> the texts that have them. A text is known by its number; texts are never removed."""
 
@@ -76,7 +107,7 @@ class WordIndex:
         self._lengths = array("f")
         self._ids: dict[str, int] = {}
         self._postings = array("i")  # word, text, count, word, text, count ...
-        self._sorted: tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]] | None = None
+        self._sorted: _Postings | None = None
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -101,52 +132,58 @@ class WordIndex:
 
     def counts(self, words: Sequence[str]) -> Floats:
         """Return (W, N) occurrences of each word in each text."""
-        found = np.zeros((len(words), len(self)), dtype=np.float32)
+        counts = np.zeros((len(words), len(self)), dtype=np.float32)
         for number, word in enumerate(words):
             row = self._row(word)
-            found[number, row[:, 1]] = row[:, 2]
-        return found
+            counts[number, row[:, 1]] = row[:, 2]
+        return counts
 
     def totals(self, rarities: WordIndex) -> Floats:
         """Return (N,) sum over each text's different words of their rarity in another index."""
-        values, postings = rarities.rarity(self._ids), self._rows()[0]
-        found = np.bincount(postings[:, 1], values[postings[:, 0]], minlength=len(self))
-        return found.astype(np.float32)
+        values, rows = rarities.rarity(self._ids), self._postings_by_word().rows
+        totals = np.bincount(rows[:, 1], values[rows[:, 0]], minlength=len(self))
+        return totals.astype(np.float32)
 
     def nearest(self, words: Sequence[str]) -> Floats:
         """Return (N,) similarities to a query: BM25 over that of a text of average length to itself, at most 1."""
         query = Counter(words)
         weights = np.sqrt(np.array([*query.values()], dtype=np.float32)) * self.rarity(query)
         scores = dot(weights, saturated(self.counts([*query]), self.lengths))
-        found: Floats = np.minimum(scores / max(float(weights.sum()), 1e-6), 1)
-        return found
+        # A text of average length that has each word once scores the sum of the weights, since (K1 + 1) / (1 + K1) = 1.
+        similarities: Floats = np.minimum(scores / max(float(weights.sum()), 1e-6), 1)
+        return similarities
 
     def _row(self, word: str) -> npt.NDArray[np.int32]:
         """Return (n, 3) postings of a word."""
-        postings, starts = self._rows()
+        postings = self._postings_by_word()
         number = self._ids.get(word)
-        return postings[:0] if number is None else postings[starts[number] : starts[number + 1]]
+        if number is None:
+            return postings.rows[:0]
+        return postings.rows[postings.starts[number] : postings.starts[number + 1]]
 
-    def _rows(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]]:
-        """Return the postings by word, and where those of each word begin."""
+    def _postings_by_word(self) -> _Postings:
         if self._sorted is None:
-            postings = np.array(self._postings, dtype=np.int32).reshape(-1, 3)
-            postings = postings[np.argsort(postings[:, 0], kind="stable")]
-            self._sorted = postings, np.searchsorted(postings[:, 0], np.arange(len(self._ids) + 1))
+            rows = np.array(self._postings, dtype=np.int32).reshape(-1, 3)
+            rows = rows[np.argsort(rows[:, 0], kind="stable")]
+            self._sorted = _Postings(rows, np.searchsorted(rows[:, 0], np.arange(len(self._ids) + 1)))
         return self._sorted
 
 
 def saturated(counts: Floats, lengths: Floats) -> Floats:
     """Return (W, N) of counts: what a word adds to a text's score, without its rarity."""
-    rest = K1 * (1 - B + B * lengths / max(float(lengths.mean()) if lengths.size else 1.0, 1e-6))
-    found: Floats = (K1 + 1) * counts / (counts + np.maximum(rest, 1e-6))
-    return found
+    average = 1.0
+    if lengths.size:
+        average = max(float(lengths.mean()), 1e-6)
+    rest = K1 * (1 - B + B * lengths / average)
+    parts: Floats = (K1 + 1) * counts / (counts + np.maximum(rest, 1e-6))
+    return parts
 
 
 def dot(weights: Floats, values: Floats) -> Floats:
-    """Return (..., W) and (W, N) -> (..., N), without BLAS: its threads cost more than they save here."""
-    found: Floats = np.einsum("...w,wn->...n", weights, values)
-    return found
+    """Return (..., W) and (W, N) -> (..., N)."""
+    # einsum goes without BLAS, whose threads cost more than they save here.
+    product: Floats = np.einsum("...w,wn->...n", weights, values)
+    return product
 
 
 class SearchRequest(NamedTuple):
@@ -185,8 +222,8 @@ class SearchRequest(NamedTuple):
         weighed = own * lengths[:, np.newaxis]
         longer = [weighed[list(part)].sum(axis=0) for part in self.parts]
         pieces = np.vstack([*longer, own])
-        found: Floats = pieces / np.maximum(np.linalg.norm(pieces, axis=1, keepdims=True), 1e-9)
-        return found
+        unit: Floats = pieces / np.maximum(np.linalg.norm(pieces, axis=1, keepdims=True), 1e-9)
+        return unit
 
 
 def read(query: str) -> SearchRequest | None:
@@ -201,15 +238,23 @@ def read(query: str) -> SearchRequest | None:
     whole = tuple(range(len(clauses)))
     parts = [whole]
     for sentence in sentences:
-        inside = tuple(numbers[text] for text in split_clauses(sentence).clauses if text in numbers)
         # A sentence beyond the last clause that is read stands for the whole.
-        parts.append(inside or whole)
+        parts.append(_numbers_of_clauses(sentence, numbers) or whole)
     words = (telling_stems(query), *sentences.values(), *clauses.values())
     wanted = tuple(wanted_by(query, clauses))
     return SearchRequest(words, tuple(clauses), tuple(parts), wanted)
 
 
+def _numbers_of_clauses(sentence: str, numbers: Mapping[str, int]) -> tuple[int, ...]:
+    inside: list[int] = []
+    for clause in split_clauses(sentence).clauses:
+        if clause in numbers:
+            inside.append(numbers[clause])
+    return tuple(inside)
+
+
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
+    """Return the stems of each text that asks for something."""
     telling: dict[str, Sequence[str]] = {}
     for text in texts:
         stems = telling_stems(text)
@@ -234,13 +279,39 @@ class ToolHit:
 
 
 class Ranking(NamedTuple):
-    """All tools for a request, by number: scores (N,), closeness to each clause (C, N), whether a tool has anything to
-    do with the request, and slope and intercept of the odds."""
+    """All N tools for a request, by number.
+
+    Attributes:
+        scores: (N,).
+        near: (C, N) closeness to each clause.
+        fits: (N,), False for a tool that has nothing to do with the request.
+        score: the fitted sum that gave the scores.
+    """
 
     scores: Floats
     near: Floats
     fits: npt.NDArray[np.bool_]
-    odds: tuple[float, float]
+    score: FittedScore
+
+
+class _Matches(NamedTuple):
+    """BM25 of a request's words with the texts of N tools in K toolkits.
+
+    Attributes:
+        texts: (P, N) of each piece with a tool's whole text.
+        described: (N,) of the whole request with the parameters' descriptions.
+        pairs: (N,) of its pairs of neighbouring words.
+        kits: (K,) with a toolkit's whole text.
+        name, description, toolkit: (N,) share of that field's rarity that the request has.
+    """
+
+    texts: Floats
+    described: Floats
+    pairs: Floats
+    kits: Floats
+    name: Floats
+    description: Floats
+    toolkit: Floats
 
 
 class ToolSearcher:
@@ -261,16 +332,20 @@ class ToolSearcher:
         vectors: TextVectors | None = None,
     ) -> None:
         resolved = resolve_embedder(embedder)
-        self._embedder = None if resolved.builtin else resolved
+        self._embedder: Embedder | None = None
+        if not resolved.builtin:
+            self._embedder = resolved
         self._source = vectors or resolved
-        self._lock = threads.rlock()  # never held while an embedder works
+        # Guards what is in RAM. Never held while an embedder works, which may take seconds.
+        self._lock = threads.rlock()
+        # Held by the thread that embeds new tools. The others wait, or each would embed the whole catalogue.
         self._embedding = threads.lock()
         self._warned = False
         self._vectors: dict[str, Floats] = {}
         self.specs: dict[str, ToolSpec] = {}
         self._wording = Wording()
         self._clear()
-        self.follow({each.name: each for each in tools})
+        self.follow({spec.name: spec for spec in tools})
 
     def _clear(self) -> None:
         self._names: list[str] = []  # by number; "" where the tool was removed
@@ -287,25 +362,35 @@ class ToolSearcher:
     def follow(self, tools: Mapping[str, ToolSpec]) -> None:
         """Take these as the tools: others leave, new and changed ones are read."""
         with self._lock:
-            known = self.specs
-            gone = [name for name, spec in known.items() if name not in tools or tools[name] is not spec != tools[name]]
-            for name in gone:
+            outdated = self._outdated(tools)
+            for name in outdated:
                 self._wording.forget(self.specs.pop(name))
                 self._names[self._numbers.pop(name)] = ""
                 self._vectors.pop(name, None)
-            new = [spec for name, spec in tools.items() if name not in known]
-            if not new and not gone:
+            new = [spec for name, spec in tools.items() if name not in self.specs]
+            if not new and not outdated:
                 return
             # All are learned before any is read, so that the order of tools added together does not matter.
             for spec in new:
                 self._wording.learn(spec)
                 self.specs[spec.name] = spec
+            # An index removes no text: where too many are of tools that left, all are read again.
             if len(self._names) + len(new) > 64 + 1.25 * len(self.specs):
                 self._clear()
-                new = [*self.specs.values()]
+                new = list(self.specs.values())
             for spec in new:
                 self._enter(spec)
             self._arrays = None
+
+    def _outdated(self, tools: Mapping[str, ToolSpec]) -> list[str]:
+        """Return the names of the known tools that left or changed."""
+        outdated: list[str] = []
+        for name, spec in self.specs.items():
+            current = tools.get(name)
+            # Mostly it is the object of before, and no schema has to be compared.
+            if current is not spec and current != spec:
+                outdated.append(name)
+        return outdated
 
     def _enter(self, spec: ToolSpec) -> None:
         fields = self._wording.fields(spec)
@@ -322,9 +407,9 @@ class ToolSearcher:
         self._kit_of.append(self._kits.setdefault(kit_of(spec) or f"\n\n{spec.name}", len(self._kits)))
         self._text.add([*fields.name, *fields.description, *fields.parameters, *fields.toolkit, *fields.category])
         self._described.add(fields.described)
-        said = fields.name, fields.description, fields.toolkit
-        self._pairs.add([*{f"{a} {b}" for each in said for a, b in pairwise(each)}])
-        for index, words in zip(self._parts, said, strict=True):
+        parts = fields.name, fields.description, fields.toolkit
+        self._pairs.add(_word_pairs(*parts))
+        for index, words in zip(self._parts, parts, strict=True):
             index.add(words)
 
     def search(
@@ -351,15 +436,18 @@ class ToolSearcher:
             EmbedderChangedError: `vectors` has some that another embedder made.
         """
         request = read(query)
-        cosines = None if request is None or k <= 0 else self._cosines(request)
+        if request is None or k <= 0:
+            return []
+        cosines = self._cosines(request)
         with self._lock:
-            if request is None or k <= 0 or not self.specs:
+            if not self.specs:
                 return []
             ranking = self._ranked(request, cosines)
             scores, fits = ranking.scores, ranking.fits
             for name, more in (lift or {}).items():
                 if name in self._numbers:
                     scores[self._numbers[name]] += more
+                    # A tool that similar requests called is found without a word in common.
                     fits[self._numbers[name]] |= more > 0
             if available is not None:
                 fits &= self._among(available)
@@ -367,76 +455,75 @@ class ToolSearcher:
             candidates = np.flatnonzero(fits)
             candidates = candidates[np.argsort(-scores[candidates], kind="stable")[: max(CANDIDATES, 2 * k)]]
             chosen = candidates[completing(scores[candidates], ranking.near[:, candidates], k)]
-            slope, intercept = ranking.odds
             hits = []
             for number in chosen.tolist():
                 spec = self.specs[self._names[number]]
-                score = probability(slope * float(scores[number]) + intercept)
+                score = probability(ranking.score.slope * float(scores[number]) + ranking.score.intercept)
                 hits.append(ToolHit(spec.name, score, kit_name(spec)))
             return hits
 
     def scores(self, query: str) -> dict[str, float]:
         """Return the score of every tool for a request, all 0 if it has no telling word."""
         request = read(query)
-        cosines = None if request is None else self._cosines(request)
+        cosines = None
+        if request is not None:
+            cosines = self._cosines(request)
         with self._lock:
             if request is None or not self.specs:
                 return dict.fromkeys(self.specs, 0.0)
-            found = self._ranked(request, cosines).scores
-            return {name: float(found[self._numbers[name]]) for name in self.specs}
+            scores = self._ranked(request, cosines).scores
+            return {name: float(scores[self._numbers[name]]) for name in self.specs}
 
     def _among(self, names: Collection[str]) -> npt.NDArray[np.bool_]:
-        found = np.zeros(len(self._names), dtype=np.bool_)
-        found[[self._numbers[name] for name in names if name in self._numbers]] = True
-        return found
+        """Return (N,), True for the tools with these names."""
+        among = np.zeros(len(self._names), dtype=np.bool_)
+        among[[self._numbers[name] for name in names if name in self._numbers]] = True
+        return among
 
     def _ranked(self, request: SearchRequest, cosines: Floats | None) -> Ranking:
         if self._arrays is None:
             self._arrays = _Arrays(self._names, self._kit_of, self._text, self._parts)
-        arrays, text = self._arrays, self._text
+        arrays = self._arrays
         if cosines is not None and cosines.shape[1] != len(self._names):
             cosines = None  # tools came or went while the embedder worked: by words this once
-        words = [*dict.fromkeys(word for piece in request.words for word in piece)]
-        rarity, counts = text.rarity(words), text.counts(words) * arrays.alive
-        queries = np.stack([_query(piece, words) for piece in request.words]) * rarity
-        texts = dot(queries, saturated(counts, text.lengths))
-        whole = np.flatnonzero(queries[0])
-        asked = [words[number] for number in whole]
-        described = dot(rarity[whole], saturated(self._described.counts(asked), self._described.lengths))
-        pairs = [f"{a} {b}" for a, b in {*pairwise(request.words[0])}]
-        in_kits = arrays.summed(counts)
-        kits = dot(queries[0], saturated(in_kits, arrays.kit_lengths))
-        near = _shares(texts)
-        if cosines is not None:
-            near = _shares(near + 2 * _shares(np.maximum(cosines, 0)) ** 4)
-        sentences, clauses = near[request.sentences], near[request.clauses]
-        name, description, toolkit = (
-            dot(rarity[whole], np.minimum(part.counts(asked), 1)) / total
-            for part, total in zip(self._parts, arrays.totals, strict=True)
-        )
-        of = arrays.kit_of
-        rows = [
-            clauses.max(axis=0),
-            name,
-            description,
-            _share(described),
-            _share(dot(self._pairs.rarity(pairs), self._pairs.counts(pairs))),
-            arrays.best(sentences).max(axis=0)[of],
-            arrays.best(clauses).mean(axis=0)[of],
-            _share(kits)[of],
-            toolkit,
-            arrays.kit_sizes[of],
-        ]
-        if cosines is not None:
-            like = np.maximum(cosines, 0)
-            rows += [2 * like[0], 2 * like[request.sentences].max(axis=0), 2 * arrays.best(like[:1])[0][of]]
-        signals = np.stack(rows).astype(np.float32)
-        weights, odds = (WEIGHTS, ODDS) if cosines is None else (WEIGHTS_WITH_MEANING, ODDS_WITH_MEANING)
-        scores = dot(weights, signals) + self._agreement(request, clauses)
+        matches = self._matches(request, arrays)
         fits = arrays.alive > 0
         if cosines is None:
-            fits &= texts[0] + described + kits[of] > 0
-        return Ranking(scores, clauses, fits, odds)
+            near = _shares(matches.texts)
+            rows = _word_signals(request, matches, near, arrays)
+            score = BY_WORDS
+            fits &= matches.texts[0] + matches.described + matches.kits[arrays.kit_of] > 0
+        else:
+            likeness = np.maximum(cosines, 0)
+            near = _shares(_shares(matches.texts) + 2 * _shares(likeness) ** 4)
+            rows = _word_signals(request, matches, near, arrays) + _meaning_signals(request, likeness, arrays)
+            score = BY_MEANING
+        clauses = near[request.clauses]
+        signals = np.stack(rows).astype(np.float32)
+        scores = dot(score.weights, signals) + self._agreement(request, clauses)
+        return Ranking(scores, clauses, fits, score)
+
+    def _matches(self, request: SearchRequest, arrays: _Arrays) -> _Matches:
+        words = list(dict.fromkeys(chain.from_iterable(request.words)))
+        # Words of removed tools are in the index still, so their counts become 0.
+        rarity, counts = self._text.rarity(words), self._text.counts(words) * arrays.alive
+        queries = np.stack([_query(piece, words) for piece in request.words]) * rarity
+        whole = np.flatnonzero(queries[0])
+        weights, asked = rarity[whole], [words[number] for number in whole]
+        pairs = _word_pairs(request.words[0])
+        shares: list[Floats] = []
+        for part, total in zip(self._parts, arrays.totals, strict=True):
+            shares.append(dot(weights, np.minimum(part.counts(asked), 1)) / total)
+        name, description, toolkit = shares
+        return _Matches(
+            texts=dot(queries, saturated(counts, self._text.lengths)),
+            described=dot(weights, saturated(self._described.counts(asked), self._described.lengths)),
+            pairs=dot(self._pairs.rarity(pairs), self._pairs.counts(pairs)),
+            kits=dot(queries[0], saturated(arrays.summed(counts), arrays.kit_lengths)),
+            name=name,
+            description=description,
+            toolkit=toolkit,
+        )
 
     def _agreement(self, request: SearchRequest, near: Floats) -> Floats:
         """Return (N,): what the effect of each tool adds to its score, by the clause nearest to it.
@@ -450,13 +537,16 @@ class ToolSearcher:
         wanted = np.array(wishes, dtype=np.float32)[nearest].T
         tools = np.array([self._effects, self._removes, self._makes], dtype=np.float32)
         weights = np.array([EFFECT, REMOVAL, MAKING], dtype=np.float32)
-        found = dot(weights, wanted * tools)
-        for clause, said in enumerate(request.wanted):
-            for stems, weight in ((said.plurals, NUMBER), (said.singulars, -NUMBER / 2)):
-                for noun in stems & self._readers.keys():
-                    readers = [number for number in self._readers[noun] if nearest[number] == clause]
-                    found[readers] += weight * np.array(self._lists, dtype=np.float32)[readers]
-        return found
+        added = dot(weights, wanted * tools)
+        lists = np.array(self._lists, dtype=np.float32)
+        for clause, wish in enumerate(request.wanted):
+            # "Which pods" wants an operation that lists pods; "the pod" may still be one of a list.
+            for nouns, weight in ((wish.plurals, NUMBER), (wish.singulars, -NUMBER / 2)):
+                for noun in nouns & self._readers.keys():
+                    readers = np.array(self._readers[noun])
+                    readers = readers[nearest[readers] == clause]
+                    added[readers] += weight * lists[readers]
+        return added
 
     # --- meaning ---
 
@@ -475,8 +565,10 @@ class ToolSearcher:
                 log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
             return None
         with self._lock:
+            # A tool that came while the embedder worked has no vector yet.
             nothing = np.zeros(pieces.shape[1], dtype=np.float32)
             rows = [self._vectors.get(name, nothing) for name in self._names]
+            # Vectors from before the embedder changed its dimension cannot be compared with the request's.
             if any(row.shape != nothing.shape for row in rows):
                 return None
             cosines: Floats = pieces @ np.stack(rows).T
@@ -515,14 +607,41 @@ class _Arrays:
         self.totals = [np.maximum(part.totals(text), 1e-6) for part in parts]
 
     def summed(self, values: Floats) -> Floats:
-        """Return (P, N) by tool -> (P, K) by toolkit."""
-        found: Floats = np.add.reduceat(values[:, self.order], self.starts, axis=1)
-        return found
+        """Return (P, N) by tool -> (P, K) sums by toolkit."""
+        sums: Floats = np.add.reduceat(values[:, self.order], self.starts, axis=1)
+        return sums
 
     def best(self, values: Floats) -> Floats:
-        """Return (P, N) by tool -> (P, K) by toolkit."""
-        found: Floats = np.maximum.reduceat(values[:, self.order], self.starts, axis=1)
-        return found
+        """Return (P, N) by tool -> (P, K) highest values by toolkit."""
+        highest: Floats = np.maximum.reduceat(values[:, self.order], self.starts, axis=1)
+        return highest
+
+
+def _word_signals(request: SearchRequest, matches: _Matches, near: Floats, arrays: _Arrays) -> list[Floats]:
+    """Return ten signals, (N,) each, in the order of `FittedScore.weights`."""
+    sentences, clauses = near[request.sentences], near[request.clauses]
+    kit_of = arrays.kit_of
+    return [
+        clauses.max(axis=0),
+        matches.name,
+        matches.description,
+        _share(matches.described),
+        _share(matches.pairs),
+        arrays.best(sentences).max(axis=0)[kit_of],
+        arrays.best(clauses).mean(axis=0)[kit_of],
+        _share(matches.kits)[kit_of],
+        matches.toolkit,
+        arrays.kit_sizes[kit_of],
+    ]
+
+
+def _meaning_signals(request: SearchRequest, likeness: Floats, arrays: _Arrays) -> list[Floats]:
+    """Return three signals of (P, N) likeness in meaning: of the whole, its best sentence, and the toolkit."""
+    return [
+        2 * likeness[0],
+        2 * likeness[request.sentences].max(axis=0),
+        2 * arrays.best(likeness[:1])[0][arrays.kit_of],
+    ]
 
 
 def completing(scores: Floats, near: Floats, k: int) -> list[int]:
@@ -535,6 +654,7 @@ def completing(scores: Floats, near: Floats, k: int) -> list[int]:
         near: (C, N) h of the clauses.
     """
     left = scores.astype(np.float64)
+    # (C, 1) how well the tools chosen so far answer each clause.
     answered = np.zeros((len(near), 1), dtype=np.float32)
     chosen: list[int] = []
     for _ in range(min(k, len(left))):
@@ -550,17 +670,28 @@ def probability(logit: float) -> float:
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
+def _word_pairs(*texts: Sequence[str]) -> list[str]:
+    """Return the pairs of neighbouring words in some texts, each once."""
+    pairs: dict[str, None] = {}
+    for words in texts:
+        for first, second in pairwise(words):
+            pairs[f"{first} {second}"] = None
+    return list(pairs)
+
+
 def _query(piece: Sequence[str], words: Sequence[str]) -> Floats:
+    """Return (W,) weights of words in a query: the root of how often each is said."""
     counts = Counter(piece)
     return np.sqrt(np.array([counts[word] for word in words], dtype=np.float32))
 
 
 def _shares(values: Floats) -> Floats:
     """Return each row divided by its largest value."""
-    found: Floats = values / np.maximum(values.max(axis=1, keepdims=True, initial=0), 1e-6)
-    return found
+    shares: Floats = values / np.maximum(values.max(axis=1, keepdims=True, initial=0), 1e-6)
+    return shares
 
 
 def _share(values: Floats) -> Floats:
-    found: Floats = values / max(float(values.max(initial=0)), 1e-6)
-    return found
+    """Return (N,) values divided by the largest."""
+    shares: Floats = values / max(float(values.max(initial=0)), 1e-6)
+    return shares
