@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal
 
@@ -24,17 +25,39 @@ from langgraph_toolmem.turn.hints import is_users
 from langgraph_toolmem.turn.structured import sections
 
 Action = Literal["answer", "clarify", "retrieve", "execute"]
-MAX_INTENTS: Final = 24
-MAX_API: Final = 1_200
-MAX_PARAMETER: Final = 160
-MAX_OUTCOMES: Final = 40
-MAX_TREES: Final = 4
-MAX_EARLIER: Final = 6
-MAX_WORDS: Final = 600
-MAX_REQUEST: Final = 8_000
-MAX_ARGS: Final = 2_000
-MAX_EARLIER_TEXT: Final = 6_000
-"""Characters of an earlier decision, and as many of its observations."""
+CallStatus = Literal["ok", "failed", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderLimits:
+    """Sizes of a prompt, so that it stays bounded whatever comes back; texts are in characters.
+
+    Attributes:
+        intents: sub-intents of one decision.
+        api: documentation of one tool; a third of it is for the description.
+        parameter: documentation of one parameter.
+        request: the user's request.
+        spoken: messages before the request, and since it; the latest.
+        words: one such message.
+        trees: toolchains, the best first.
+        outcomes: calls that were made, the latest.
+        args: arguments of a call.
+        earlier: an earlier decision, and as many of its observations.
+    """
+
+    intents: int = 24
+    api: int = 1_200
+    parameter: int = 160
+    request: int = 8_000
+    spoken: int = 6
+    words: int = 600
+    trees: int = 4
+    outcomes: int = 40
+    args: int = 2_000
+    earlier: int = 6_000
+
+
+DECIDER_LIMITS: Final = DeciderLimits()
 
 
 # --- the record of a run: plain values only, so that every checkpointer and stream takes them ---
@@ -68,7 +91,7 @@ class CallOutcome(TypedDict):
 
     tool: str
     args: dict[str, Any]
-    status: Literal["ok", "failed", "refused"]
+    status: CallStatus
     result: str
 
 
@@ -172,9 +195,12 @@ def new_record(request: str) -> NaviRecord:
 
 def retrieved_of(query: str, plan: Plan | None, hits: Iterable[str] = ()) -> Retrieved:
     """Return a plan as plain values, with further tools."""
-    if plan is None:
-        return Retrieved(query=query, chains=[], tools=list(dict.fromkeys(hits)))
-    return Retrieved(query=query, chains=plan.to_dict()["chains"], tools=list(dict.fromkeys([*plan.tools, *hits])))
+    chains: list[dict[str, Any]] = []
+    tools = list(hits)
+    if plan is not None:
+        chains = plan.to_dict()["chains"]
+        tools = [*plan.tools, *tools]
+    return Retrieved(query=query, chains=chains, tools=list(dict.fromkeys(tools)))
 
 
 chain_of: Final = TypeAdapter(Chain).validate_python
@@ -188,7 +214,11 @@ def tools_of(chain: Mapping[str, Any]) -> list[str]:
 
 def succeeded(record: NaviRecord) -> list[str]:
     """Return the tools that were called with success, each once."""
-    return list(dict.fromkeys(call["tool"] for call in record["outcomes"] if call["status"] == "ok"))
+    tools: dict[str, None] = {}
+    for call in record["outcomes"]:
+        if call["status"] == "ok":
+            tools[call["tool"]] = None
+    return list(tools)
 
 
 def subgraph_of(chains: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -203,11 +233,13 @@ def subgraph_of(chains: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 value = f"parameter:{step['tool']}.{feed['input']}"
                 nodes[value] = {"id": value, "kind": "parameter", "label": feed["input"], "source": feed["source"]}
                 edges[value, tool] = {"source": value, "target": tool}
-                if feed["source"] in ("step", "done"):
-                    giver = f"api:{feed['origin']}"
-                    nodes.setdefault(giver, {"id": giver, "kind": "api", "label": feed["origin"]})
-                    edges[giver, value] = {"source": giver, "target": value, "weight": feed["weight"]}
-    return {"nodes": [*nodes.values()], "edges": [*edges.values()]}
+                if feed["source"] not in ("step", "done"):
+                    continue
+                giver = f"api:{feed['origin']}"
+                # The tool of a call that was made before is no step of the chain, and has its node from here alone.
+                nodes.setdefault(giver, {"id": giver, "kind": "api", "label": feed["origin"]})
+                edges[giver, value] = {"source": giver, "target": value, "weight": feed["weight"]}
+    return {"nodes": list(nodes.values()), "edges": list(edges.values())}
 
 
 # --- one decision ---
@@ -235,7 +267,7 @@ class SubIntent(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, value: Any) -> Any:
-        """Fill what a model left out with empty values."""
+        """Fill what a model left out, or gave as null, with empty values."""
         if not isinstance(value, Mapping):
             return value
         filled = {"rank": 1, "intent": "", "analysis": "", "api": "", "parameters": "{}", "recall": "", "text": ""}
@@ -330,8 +362,8 @@ def problem_of(decision: Decision) -> str:
     parts = decision.sub_intents
     if not parts:
         return "sub_intents is empty: there is at least an answer to give"
-    if len(parts) > MAX_INTENTS:
-        return f"there are {len(parts)} sub-intents; at most {MAX_INTENTS} at a time"
+    if len(parts) > DECIDER_LIMITS.intents:
+        return f"there are {len(parts)} sub-intents; at most {DECIDER_LIMITS.intents} at a time"
     for number, part in enumerate(parts):
         place = f"sub_intents.{number}"
         if part.action in ("answer", "clarify") and not part.text.strip():
@@ -395,7 +427,7 @@ def decider_messages(
     for name in record["candidates"]:
         if name in specs:
             candidates.append(api_lines(specs[name]))
-    chains = [tree(chain_of(chain)) for chain in record["chains"][:MAX_TREES]]
+    chains = [tree(chain_of(chain)) for chain in record["chains"][: DECIDER_LIMITS.trees]]
     parts = [
         *_request(record, messages),
         ("Candidate APIs", "\n".join(candidates)),
@@ -428,28 +460,33 @@ def api_lines(spec: ToolSpec) -> str:
     names: list[str] = []
     parameters: list[str] = []
     for name, schema in spec.properties.items():
-        names.append(name if name in spec.required else f"{name}?")
+        if name in spec.required:
+            names.append(name)
+        else:
+            names.append(f"{name}?")
         parameters.append(f"    {name}: {_parameter(schema)}")
-    description = shortened(" ".join(spec.description.split()), MAX_API // 3)
+    description = shortened(" ".join(spec.description.split()), DECIDER_LIMITS.api // 3)
     head = f"- {spec.name}({', '.join(names)}): {description}"
     if spec.destructive:
         head = f"{head} [destructive]"
     lines = [head, *parameters]
-    return shortened("\n".join(lines), MAX_API)
+    return shortened("\n".join(lines), DECIDER_LIMITS.api)
 
 
 def indented(text: str) -> str:
     """Return a text whose further lines do not look like lines of the prompt."""
+    # A result could forge one otherwise, such as `- wipe_disk({}) -> ok` among the calls that were made.
     return "\n    ".join(text.splitlines())
 
 
-def call_line(tool: str, args: Mapping[str, Any], most: int = MAX_ARGS) -> str:
+def call_line(tool: str, args: Mapping[str, Any], most: int = DECIDER_LIMITS.args) -> str:
     """Return a call in one line, its arguments as JSON."""
     return f"{tool}({shortened(as_text(dict(args)), most)})"
 
 
 def request_at(messages: Sequence[BaseMessage]) -> int | None:
     """Return the index of the user's latest words, or of the latest words of anybody; None if there are none."""
+    # After a summary, a HumanMessage is no user's; a supervisor may hand a task over in an AIMessage.
     for is_request in (is_users, _is_human, _has_words):
         for number in range(len(messages) - 1, -1, -1):
             if is_request(messages[number]):
@@ -473,7 +510,7 @@ def _request(record: NaviRecord, messages: Sequence[BaseMessage]) -> list[tuple[
         before, since = messages[:at], messages[at + 1 :]
     return [
         ("Earlier in the conversation", _spoken(before)),
-        ("Request", shortened(record["request"], MAX_REQUEST)),
+        ("Request", shortened(record["request"], DECIDER_LIMITS.request)),
         ("Said since the request", _spoken(since)),
     ]
 
@@ -485,18 +522,19 @@ def _spoken(messages: Sequence[BaseMessage]) -> str:
         text = text_of(message.content, separator="\n").strip()
         if text and isinstance(message, (HumanMessage, AIMessage, SystemMessage)):
             who = {"human": "User", "ai": "Assistant"}.get(message.type, "Note")
-            lines.append(f"{who}: {indented(shortened(text, MAX_WORDS))}")
-    return "\n".join(lines[-MAX_EARLIER:])
+            lines.append(f"{who}: {indented(shortened(text, DECIDER_LIMITS.words))}")
+    return "\n".join(lines[-DECIDER_LIMITS.spoken :])
 
 
 def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str, str]]:
     *earlier, last = record["history"][-WINDOW - 1 :] or [DecisionRecord(decided=[], observed=[])]
+    waiting = [f"- {line}" for line in record["waiting"]]
     return [
         ("APIs that failed: never call them", "\n".join(_failed(record["failed"], specs))),
         ("Calls that were made", "\n".join(_outcomes(record["outcomes"]))),
         *[("Before", _earlier(decision)) for decision in earlier],
         ("Last decision", "\n".join(last["decided"])),
-        ("Parts of it that still wait", "\n".join(f"- {line}" for line in record["waiting"])),
+        ("Parts of it that still wait", "\n".join(waiting)),
         ("Current observation", "\n".join(last["observed"])),
     ]
 
@@ -504,25 +542,25 @@ def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str
 def _failed(failed: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> Iterable[str]:
     """Yield failed tools with their descriptions, so that the decider can describe another one."""
     for tool, why in failed.items():
-        line = f"- {tool}: {indented(shortened(why, MAX_WORDS))}"
+        line = f"- {tool}: {indented(shortened(why, DECIDER_LIMITS.words))}"
         spec = specs.get(tool)
         if spec is not None and spec.description.strip():
             description = " ".join(spec.description.split())
-            line = f"{line} (it was: {shortened(description, MAX_PARAMETER)})"
+            line = f"{line} (it was: {shortened(description, DECIDER_LIMITS.parameter)})"
         yield line
 
 
 def _outcomes(outcomes: Sequence[CallOutcome]) -> Iterable[str]:
-    if len(outcomes) > MAX_OUTCOMES:
-        yield f"[… {len(outcomes) - MAX_OUTCOMES} calls before these …]"
-    for call in outcomes[-MAX_OUTCOMES:]:
-        line = call_line(call["tool"], call["args"], MAX_WORDS)
+    if len(outcomes) > DECIDER_LIMITS.outcomes:
+        yield f"[… {len(outcomes) - DECIDER_LIMITS.outcomes} calls before these …]"
+    for call in outcomes[-DECIDER_LIMITS.outcomes :]:
+        line = call_line(call["tool"], call["args"], DECIDER_LIMITS.words)
         yield f"- {line} -> {call['status']}: {indented(call['result'])}"
 
 
 def _earlier(decision: DecisionRecord) -> str:
-    decided = shortened("\n".join(decision["decided"]), MAX_EARLIER_TEXT)
-    observed = shortened("\n".join(decision["observed"]), MAX_EARLIER_TEXT)
+    decided = shortened("\n".join(decision["decided"]), DECIDER_LIMITS.earlier)
+    observed = shortened("\n".join(decision["observed"]), DECIDER_LIMITS.earlier)
     return f"Decided:\n{decided}\nObserved:\n{observed}"
 
 
@@ -532,19 +570,22 @@ def _parameter(schema: Mapping[str, Any]) -> str:
         parts.append(f"one of {as_text(list(schema['enum']))}")
     if schema.get("description"):
         parts.append(" ".join(str(schema["description"]).split()))
-    return shortened("; ".join(parts), MAX_PARAMETER)
+    return shortened("; ".join(parts), DECIDER_LIMITS.parameter)
 
 
 def _type_names(schema: Mapping[str, Any]) -> list[str]:
     """Return the types that a value may have: of the schema itself, or of its options."""
+    kinds: list[Any] = []
     if schema.get("type"):
-        types = [schema["type"]]
+        kinds.append(schema["type"])
     else:
-        types = [option.get("type", "any") for option in schema.get("anyOf", ()) if isinstance(option, Mapping)]
+        for option in schema.get("anyOf", ()):
+            if isinstance(option, Mapping):
+                kinds.append(option.get("type", "any"))
     names: list[str] = []
-    for kind in types:
+    for kind in kinds:
         if isinstance(kind, list):
-            names.extend(str(name) for name in kind)
+            names += map(str, kind)
         else:
             names.append(str(kind))
     return names

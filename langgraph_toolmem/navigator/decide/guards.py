@@ -7,7 +7,7 @@ never ran has not failed, whatever the guard's words.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolMessage
 from langgraph import errors as langgraph_errors
@@ -19,11 +19,22 @@ from langgraph_toolmem.base.errors import ConfigurationError
 MARK: Final = "toolmem_guard"
 """Key of ``additional_kwargs`` of a tool's answer; no provider is sent it."""
 
-_is_invalid_resume: Callable[[BaseException], bool] = getattr(langgraph_errors, "is_invalid_resume", lambda _: False)
-"""Returns True if an interrupt was answered in a wrong form; the first releases of LangGraph 1.2 have no such forms."""
-
 Guard = Callable[[Any, Callable[[Any], Any]], Any]
 AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+
+
+def _is_invalid_resume(error: BaseException) -> bool:
+    """Return True if an interrupt was answered in a wrong form."""
+    # The first releases of LangGraph 1.2 have no such forms.
+    is_invalid: Callable[[BaseException], bool] | None = getattr(langgraph_errors, "is_invalid_resume", None)
+    return is_invalid is not None and is_invalid(error)
+
+
+class ExecutedCall(NamedTuple):
+    """The call that a guard had executed."""
+
+    tool: str
+    args: dict[str, Any]
 
 
 def guards(
@@ -63,7 +74,9 @@ def guards(
         except Exception as error:  # noqa: BLE001 - other errors than the guard's own are raised again
             return _marked(_refusal(error, request.tool_call, ran), request.tool_call, ran)
 
-    return guarded, None if aguard is None else aguarded
+    if aguard is None:
+        return guarded, None
+    return guarded, aguarded
 
 
 def never_ran(answer: ToolMessage) -> bool:
@@ -71,24 +84,28 @@ def never_ran(answer: ToolMessage) -> bool:
     return bool(answer.additional_kwargs.get(MARK, {}).get("ran") is False)
 
 
-def ran_instead(answer: ToolMessage) -> tuple[str, dict[str, Any]] | None:
-    """Return tool and arguments of the call that a guard had executed instead; None if it changed nothing."""
+def ran_instead(answer: ToolMessage) -> ExecutedCall | None:
+    """Return the call that a guard had executed instead; None if it changed nothing."""
     mark = answer.additional_kwargs.get(MARK, {})
     if "tool" not in mark:
         return None
-    return str(mark["tool"]), dict(mark["args"])
+    return ExecutedCall(str(mark["tool"]), dict(mark["args"]))
 
 
 def _executed(request: Any) -> dict[str, Any]:
-    """Return the executed call: `ToolNode` takes the tool that a request carries, whatever its call names."""
-    tool, call = getattr(request, "tool", None), request.tool_call
-    return {"tool": call["name"] if tool is None else tool.name, "args": dict(call["args"])}
+    """Return the executed call as plain values."""
+    name, tool = request.tool_call["name"], getattr(request, "tool", None)
+    # `ToolNode` takes the tool that a request carries, whatever its call names.
+    if tool is not None:
+        name = tool.name
+    return {"tool": name, "args": dict(request.tool_call["args"])}
 
 
 def _refusal(error: Exception, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> ToolMessage:
     """Return the answer to a call whose guard raised before anything ran; raise an error of the tool or the graph."""
-    own = isinstance(error, GraphBubbleUp) or type(error).__module__.partition(".")[0] == "langgraph"
-    if ran or own or _is_invalid_resume(error):
+    # Interrupts and LangGraph's own errors steer the graph: an answer in their place would swallow them.
+    is_of_graph = isinstance(error, GraphBubbleUp) or type(error).__module__.partition(".")[0] == "langgraph"
+    if ran or is_of_graph or _is_invalid_resume(error):
         raise error
     return ToolMessage(f"Error: {error!r}", name=call["name"], tool_call_id=call["id"], status="error")
 
@@ -106,6 +123,7 @@ def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> 
 def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
     """Return a tool's answer of any kind with a mark on the message that answers the call."""
     if isinstance(answer, ToolMessage):
+        # "Never ran" is for errors alone: a guard that answers from a cache has answered.
         if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
             return answer
         return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, MARK: dict(mark)}})

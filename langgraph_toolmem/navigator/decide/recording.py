@@ -57,8 +57,8 @@ class DecisionLog(Database):
         super().__init__(
             core.folder,
             read_only=core.read_only,
-            busy=1.0,  # the agent waits
-            problems=core.store.problems,  # they share a file
+            busy=1.0,  # seconds: the agent waits
+            problems=core.store.problems,  # both tables are in memory.db
         )
         self._core = core
 
@@ -133,10 +133,7 @@ class DecisionLog(Database):
             raise ConfigurationError(f"min_score must be a number from 0 to 1 or None, got {min_score!r}.")
         if path.exists():
             raise InputError(f"{path} exists. Name another file.")
-        rows = self.ask("SELECT run, user, line FROM decisions WHERE good ORDER BY seq")
-        runs = {(run, user): self._core.verdict_of(run, user or None)[0] for run, user, _ in rows}
-        chosen = {key for key, score in runs.items() if min_score is None or (score is not None and score >= min_score)}
-        lines = list(dict.fromkeys(line for run, user, line in rows if (run, user) in chosen))
+        lines = self._good_lines(min_score)
         if not lines:
             raise InputError(
                 f"None of {len(self)} kept decisions is left to write. create_navi_subgraph(..., keep_decisions=True) "
@@ -148,6 +145,18 @@ class DecisionLog(Database):
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
         return len(lines)
+
+    def _good_lines(self, min_score: float | None) -> list[str]:
+        """Return the lines of good decisions in runs with at least this score, the oldest first, each once."""
+        is_chosen: dict[tuple[str, str], bool] = {}
+        lines: dict[str, None] = {}
+        for run, user, line in self.ask("SELECT run, user, line FROM decisions WHERE good ORDER BY seq"):
+            if (run, user) not in is_chosen:
+                score = self._core.verdict_of(run, user or None)[0]
+                is_chosen[run, user] = min_score is None or (score is not None and score >= min_score)
+            if is_chosen[run, user]:
+                lines[line] = None
+        return list(lines)
 
     def __len__(self) -> int:
         """Return the number of kept decisions."""
@@ -161,7 +170,10 @@ class DecisionLog(Database):
         """
         if self.empty:
             return 0
-        nobodys = "user = '' AND " if gone.user else ""
+        # Decisions of another user in these runs stay, those of nobody go.
+        of_nobody = ""
+        if gone.user:
+            of_nobody = "user = '' AND "
         with self.writing() as database:
             deleted = 0
             if gone.user:
@@ -169,7 +181,8 @@ class DecisionLog(Database):
             if gone.before is not None:
                 deleted += database.execute("DELETE FROM decisions WHERE time < ?", (gone.before,)).rowcount
             for run in gone.runs:
-                deleted += database.execute(f"DELETE FROM decisions WHERE {nobodys}run = ?", (run,)).rowcount
+                deleted += database.execute(f"DELETE FROM decisions WHERE {of_nobody}run = ?", (run,)).rowcount
+        # For a user also where nothing was deleted now: an earlier call may have failed between the two steps.
         if deleted or gone.before is None:
             self.scrub()
         return deleted

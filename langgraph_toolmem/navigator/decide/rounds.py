@@ -6,7 +6,8 @@ A record is never changed in place: each function returns a new one. Only a `Ret
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -14,6 +15,7 @@ from langgraph_toolmem.base.text import canonical, shortened
 from langgraph_toolmem.navigator.decide.decision import (
     WINDOW,
     CallOutcome,
+    CallStatus,
     DecidedCall,
     Decision,
     DecisionRecord,
@@ -41,23 +43,37 @@ from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
-
-MAX_ERROR: Final = 600
-MAX_TEXT: Final = 1_500
-"""Characters of a question, an answer or a search in later prompts."""
-MAX_RESULT: Final = 6_000
-"""Characters of a result in the current observation; more than `FULL` results share the space of `FULL`."""
-FULL: Final = 6
-MAX_DIGEST: Final = 400
-"""Characters of a result in the list of all calls."""
 MAX_CANDIDATES: Final = 24
 """Tools that the first decision is shown; later ones see up to twice as many."""
-MAX_CHAINS: Final = 9
-"""Chains of the last searches that are kept."""
-FEW_HITS: Final = 8
-"""New tools that a search for one imagined API, or a failure, brings next to those of the chains."""
-FEW_TOOLS: Final = 100
-"""With so many tools or fewer, a search that finds too little brings others too: words may fail to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLimits:
+    """Sizes of a round; texts are in characters.
+
+    Attributes:
+        error: a failure, as later prompts say it.
+        text: a question, an answer or a search in later prompts.
+        result: a result in the current observation.
+        full: with more results than these, all share the space of so many.
+        digest: a result in the list of all calls.
+        chains: chains of the last searches that are kept.
+        few_hits: new tools that a search for one imagined API, or a failure, brings next to those of the chains.
+        few_tools: with so many tools or fewer, a search that finds too little brings others too: words may fail to
+            tell.
+    """
+
+    error: int = 600
+    text: int = 1_500
+    result: int = 6_000
+    full: int = 6
+    digest: int = 400
+    chains: int = 9
+    few_hits: int = 8
+    few_tools: int = 100
+
+
+ROUND_LIMITS: Final = RoundLimits()
 
 
 def decided(
@@ -118,7 +134,9 @@ def _add_call(
     if before is not None:
         result = f"{before['status']}: {indented(before['result'])}"
         return [f"{call_line(tool, args)} was made before and is not made again: {result}"]
-    if not any(_same(other, tool, args) for other in pending["calls"]):
+    # A model may decide the same call twice in one round; it is made once.
+    is_pending = any(_same(other, tool, args) for other in pending["calls"])
+    if not is_pending:
         pending["calls"].append(DecidedCall(id=new_id(), tool=tool, args=args, intent=part.query))
     return []
 
@@ -147,7 +165,10 @@ def _done_before(
 
 def _may_have_changed(tools: Iterable[str], specs: Mapping[str, ToolSpec]) -> bool:
     """Return True if one of some tools changes something, or is unknown."""
-    return any(name not in specs or side_effects(specs[name]) != "reads" for name in tools)
+    for name in tools:
+        if name not in specs or side_effects(specs[name]) != "reads":
+            return True
+    return False
 
 
 def observed(
@@ -157,30 +178,11 @@ def observed(
     said: Sequence[str] = (),
 ) -> tuple[NaviRecord, list[DecidedCall]]:
     """Return the record after the pending requests were done, and the calls whose tools failed."""
-    pending, outcomes = record["pending"], list(record["outcomes"])
-    lines: list[str] = []
-    failed = dict(record["failed"])
-    broken: dict[str, DecidedCall] = {}
-    by_id = {answer.tool_call_id: answer for answer in answers}
-    most = min(MAX_RESULT, FULL * MAX_RESULT // max(1, len(pending["calls"])))
-    for call in pending["calls"]:
-        answer = by_id.get(call["id"])
-        status, text = _outcome(answer)
-        line = call_line(call["tool"], call["args"])
-        ran = _executed(call, answer)
-        if ran is not call:
-            changed = f"changed before it was made, to {call_line(ran['tool'], ran['args'])}"
-            line = f"{line} was {changed}"
-            outcomes.append(_outcome_of(call, "refused", changed))
-        outcomes.append(_outcome_of(ran, status, text))
-        lines.append(f"{line} -> {status}: {indented(shortened(text, most))}")
-        if status == "failed":
-            failed.setdefault(ran["tool"], shortened(text, MAX_ERROR))
-            broken.setdefault(ran["tool"], ran)
-    lines += [f"The user was asked: {_short(question)}" for question in pending["questions"]]
-    lines += [f"The user said: {indented(shortened(words, MAX_RESULT))}" for words in said]
-    after = _noted({**record, "outcomes": outcomes, "failed": failed, "pending": nothing_pending()}, lines)
-    after = _without_failed(after)
+    pending = record["pending"]
+    after, broken = _with_answers(record, {answer.tool_call_id: answer for answer in answers})
+    lines = [f"The user was asked: {_short(question)}" for question in pending["questions"]]
+    lines += [f"The user said: {indented(shortened(words, ROUND_LIMITS.result))}" for words in said]
+    after = _without_failed(_noted(after, lines))
     anything_new = False
     for retrieved in found:
         after, new = with_retrieved(after, retrieved)
@@ -189,25 +191,58 @@ def observed(
             anything_new = True
             outcome = f"found {', '.join(retrieved['tools'])}"
         after = _noted(after, [f"Searched for an API ({_short(retrieved['query'])}): {outcome}."])
-    if found and not (pending["calls"] or pending["questions"]):
-        after = {**after, "idle": 0 if anything_new else record["idle"] + 1}
-    return after, list(broken.values())
+    only_searched = bool(found) and not (pending["calls"] or pending["questions"])
+    if only_searched and anything_new:
+        after = {**after, "idle": 0}
+    elif only_searched:
+        after = {**after, "idle": record["idle"] + 1}
+    return after, broken
+
+
+def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> tuple[NaviRecord, list[DecidedCall]]:
+    """Return the record after the pending calls, nothing pending, and the calls whose tools failed."""
+    calls, outcomes = record["pending"]["calls"], list(record["outcomes"])
+    lines: list[str] = []
+    failed = dict(record["failed"])
+    broken: dict[str, DecidedCall] = {}
+    most = min(ROUND_LIMITS.result, ROUND_LIMITS.full * ROUND_LIMITS.result // max(1, len(calls)))
+    for call in calls:
+        answer = answers.get(call["id"])
+        status, text = _outcome(answer)
+        line = call_line(call["tool"], call["args"])
+        ran = _executed(call, answer)
+        if ran is not call:
+            changed = f"changed before it was made, to {call_line(ran['tool'], ran['args'])}"
+            line = f"{line} was {changed}"
+            # The call as the decider chose it is refused: it must not be decided again.
+            outcomes.append(_outcome_of(call, "refused", changed))
+        outcomes.append(_outcome_of(ran, status, text))
+        lines.append(f"{line} -> {status}: {indented(shortened(text, most))}")
+        if status == "failed":
+            # The tool that ran is out, not the one that was asked for.
+            failed.setdefault(ran["tool"], shortened(text, ROUND_LIMITS.error))
+            broken.setdefault(ran["tool"], ran)
+    after: NaviRecord = {**record, "outcomes": outcomes, "failed": failed, "pending": nothing_pending()}
+    return _noted(after, lines), list(broken.values())
 
 
 def _executed(call: DecidedCall, answer: ToolMessage | None) -> DecidedCall:
     """Return the call that ran: a guard may have had another one executed instead."""
-    instead = None if answer is None else ran_instead(answer)
+    if answer is None:
+        return call
+    instead = ran_instead(answer)
     if instead is None:
         return call
-    tool, args = instead
-    return DecidedCall(id=call["id"], tool=tool, args=args, intent=call["intent"])
+    return DecidedCall(id=call["id"], tool=instead.tool, args=instead.args, intent=call["intent"])
 
 
-def _outcome_of(call: DecidedCall, status: Literal["ok", "failed", "refused"], result: str) -> CallOutcome:
-    return CallOutcome(tool=call["tool"], args=call["args"], status=status, result=shortened(result, MAX_DIGEST))
+def _outcome_of(call: DecidedCall, status: CallStatus, result: str) -> CallOutcome:
+    return CallOutcome(
+        tool=call["tool"], args=call["args"], status=status, result=shortened(result, ROUND_LIMITS.digest)
+    )
 
 
-def _outcome(answer: ToolMessage | None) -> tuple[Literal["ok", "failed", "refused"], str]:
+def _outcome(answer: ToolMessage | None) -> tuple[CallStatus, str]:
     if answer is None:  # a tool that answers with a Command without a message, such as a handoff
         return "ok", "(no answer)"
     text = text_of(answer.content, separator="\n")
@@ -216,6 +251,7 @@ def _outcome(answer: ToolMessage | None) -> tuple[Literal["ok", "failed", "refus
     status = status_of(answer.content, error=answer.status == "error")
     if status in ("ok", "failed"):
         return status, text
+    # A person's no is no failure of the tool, and no way around it is looked for.
     return "refused", text
 
 
@@ -225,60 +261,81 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
     Of too many candidates, tools of chains and tools that were used leave last. The best chain is never cut.
     """
     tools = [tool for tool in found["tools"] if tool not in record["failed"]]
-    new = any(tool not in record["candidates"] for tool in tools)
-    earlier = [chain for chain in record["chains"] if chain not in found["chains"]]
-    chains = [*found["chains"], *earlier][:MAX_CHAINS]
-    planned: list[str] = []
-    for chain in chains:
-        planned.extend(tools_of(chain))
-    known = {*tools, *record["candidates"]}
-    first = [tool for tool in (*planned, *succeeded(record)) if tool in known]
+    is_new = not set(tools).issubset(record["candidates"])
+    chains = list(found["chains"])
+    for earlier in record["chains"]:
+        if earlier not in found["chains"]:
+            chains.append(earlier)
+    chains = chains[: ROUND_LIMITS.chains]
+    candidates = _first_candidates({*tools, *record["candidates"]}, chains, record)
+    candidates += [*tools, *record["candidates"]]
     most = MAX_CANDIDATES
     if record["decisions"]:
         most = 2 * MAX_CANDIDATES
     if chains:
         most = max(most, len(tools_of(chains[0])))
-    return {
+    after: NaviRecord = {
         **record,
-        "candidates": list(dict.fromkeys([*first, *tools, *record["candidates"]]))[:most],
+        "candidates": list(dict.fromkeys(candidates))[:most],
         "chains": chains,
         "queries": [*record["queries"], found["query"]],
-    }, new
+    }
+    return after, is_new
+
+
+def _first_candidates(known: Collection[str], chains: Iterable[Mapping[str, Any]], record: NaviRecord) -> list[str]:
+    """Return the known tools that leave last: those of chains, the best chain first, and those that were used."""
+    ordered: list[str] = []
+    for chain in chains:
+        ordered += tools_of(chain)
+    ordered += succeeded(record)
+    return [tool for tool in ordered if tool in known]
 
 
 def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> NaviRecord:
     """Return the record with the way around a failure: its chain comes first, and the decider is shown it."""
     if found is not None:
-        record = with_retrieved(record, found)[0]
+        record, _ = with_retrieved(record, found)
+    text = _route_text(route, found)
+    return {**_noted(record, [text]), "routes": [*record["routes"], route]}
+
+
+def _route_text(route: Route, found: Retrieved | None) -> str:
     failed, similar = route["failed"], ", ".join(route["similar"])
     chain = " -> ".join(route["chain"])
-    closest = similar
-    if not similar and found is not None:
-        closest = ", ".join(found["tools"])
-    text = {
-        "equivalent": f"{route['fallback']} can stand in for {failed}: {chain}.",
-        "upstream": f"there is another way without {failed}: {chain}.",
-        "fresh": f"a fresh search for what {failed} does found what comes closest: {closest}.",
-        "none": f"no other way is known for what {failed} does: if nothing else helps, say so.",
-    }[route["way"]]
-    if similar and route["way"] != "fresh":
+    if route["way"] == "fresh":
+        closest = similar
+        if not similar and found is not None:
+            closest = ", ".join(found["tools"])
+        return f"a fresh search for what {failed} does found what comes closest: {closest}."
+    if route["way"] == "equivalent":
+        text = f"{route['fallback']} can stand in for {failed}: {chain}."
+    elif route["way"] == "upstream":
+        text = f"there is another way without {failed}: {chain}."
+    else:
+        text = f"no other way is known for what {failed} does: if nothing else helps, say so."
+    if similar:
         text = f"{text} Described most like {failed}: {similar}."
-    return {**_noted(record, [text]), "routes": [*record["routes"], route]}
+    return text
 
 
 def _without_failed(record: NaviRecord) -> NaviRecord:
     """Remove failed tools from candidates and chains."""
     failed = record["failed"]
-    return {
-        **record,
-        "candidates": [tool for tool in record["candidates"] if tool not in failed],
-        "chains": [chain for chain in record["chains"] if failed.keys().isdisjoint(tools_of(chain))],
-    }
+    chains = []
+    for chain in record["chains"]:
+        if failed.keys().isdisjoint(tools_of(chain)):
+            chains.append(chain)
+    candidates = [tool for tool in record["candidates"] if tool not in failed]
+    return {**record, "candidates": candidates, "chains": chains}
 
 
 def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[str]) -> NaviRecord:
     """Return a new record with the earlier calls for its request: a host's graph may come here again for it."""
-    answers = {message.tool_call_id: message for message in since if isinstance(message, ToolMessage)}
+    answers: dict[str, ToolMessage] = {}
+    for message in since:
+        if isinstance(message, ToolMessage):
+            answers[message.tool_call_id] = message
     calls: list[DecidedCall] = []
     for message in since:
         if not isinstance(message, AIMessage):
@@ -300,21 +357,20 @@ def _noted(record: NaviRecord, lines: Sequence[str]) -> NaviRecord:
 
 
 def _line(part: SubIntent) -> str:
-    args = part.arguments or {}
     if part.action == "execute":
-        what = call_line(part.api.strip(), args)
+        content = call_line(part.api.strip(), part.arguments or {})
     elif part.action == "retrieve":
-        what = _short(part.query)
+        content = _short(part.query)
     else:
-        what = _short(part.text)
-    line = f"[{part.rank}] {_short(part.intent)}: {part.action} {what}"
+        content = _short(part.text)
+    line = f"[{part.rank}] {_short(part.intent)}: {part.action} {content}"
     if part.analysis:
         line = f"{line} ({_short(part.analysis)})"
     return line
 
 
 def _short(text: str) -> str:
-    return indented(shortened(text.strip(), MAX_TEXT))
+    return indented(shortened(text.strip(), ROUND_LIMITS.text))
 
 
 # --- questions to the navigator ---
@@ -334,28 +390,34 @@ class Retriever:
         self._navigator, self._specs, self._errors = navigator, specs, errors
         self._index: LexicalIndex | None = None
 
-    def search(self, record: NaviRecord, query: str, context: CallContext, *, most: int = FEW_HITS) -> Retrieved:
+    def search(
+        self, record: NaviRecord, query: str, context: CallContext, *, most: int = ROUND_LIMITS.few_hits
+    ) -> Retrieved:
         """Return the tools for a request or an imagined API: complete chains, then at most `most` others that are new.
 
         Where hardly any tool fits, others fill up, but in a large catalogue only if there is no candidate yet.
         """
         plan = self._plan(record, context, query)
-        planned = () if plan is None else plan.tools
-        had = {*record["failed"], *record["candidates"], *planned}
+        had = {*record["failed"], *record["candidates"]}
+        if plan is not None:
+            had.update(plan.tools)
         hits = [name for name in self._hits(query, context, most + len(had)) if name not in had]
-        is_small = len(context.allowed) <= FEW_TOOLS
-        is_empty = not (hits or planned or record["candidates"])
+        is_small = len(context.allowed) <= ROUND_LIMITS.few_tools
+        is_empty = not hits and not record["candidates"] and (plan is None or not plan.tools)
         if is_small or is_empty:
-            had.update(hits)
-            hits += [name for name in self._specs if name in context.allowed and name not in had]
+            hits += self._others(context.allowed, had.union(hits))
         return retrieved_of(query, plan, hits[:most])
+
+    def _others(self, allowed: Collection[str], known: Collection[str]) -> list[str]:
+        return [name for name in self._specs if name in allowed and name not in known]
 
     def reroute(
         self, before: NaviRecord, after: NaviRecord, call: DecidedCall, context: CallContext
     ) -> tuple[Route, Retrieved | None]:
         """Return the way around a failed call: an equivalent tool, another way from upstream, or a fresh search."""
         tool = call["tool"]
-        similar = self._similar(tool, {name for name in context.allowed if name not in after["failed"]})
+        working = [name for name in context.allowed if name not in after["failed"]]
+        similar = self._similar(tool, frozenset(working))
         chain = self._broken(before, tool, context)
         way = Recombination("none")
         had: set[str] = set()
@@ -370,8 +432,13 @@ class Retriever:
         found = self._fresh(after, call, context, similar)
         if not found["tools"]:
             return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
-        chains = [chain for chain in found["chains"] if self._careful(tools_of(chain), had)]
-        first = tools_of(chains[0]) if chains else []
+        chains = []
+        for plain in found["chains"]:
+            if self._careful(tools_of(plain), had):
+                chains.append(plain)
+        first: list[str] = []
+        if chains:
+            first = tools_of(chains[0])
         return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), {**found, "chains": chains}
 
     def _recombined(self, chain: Chain, after: NaviRecord, context: CallContext) -> Recombination:
@@ -397,7 +464,7 @@ class Retriever:
             self._index = LexicalIndex((name, tool_text(other)) for name, other in self._specs.items())
         similar: list[str] = []
         for name, _ in self._index.search(tool_text(spec), len(self._specs)):
-            if len(similar) == FEW_HITS:
+            if len(similar) == ROUND_LIMITS.few_hits:
                 break
             # What only looks things up must not be replaced by what changes them.
             if name in allowed and name != tool and same_effects(spec, self._specs[name]):
@@ -411,9 +478,12 @@ class Retriever:
                 return chain_of(chain)
         if tool not in self._specs:
             return None
-        there = CallContext({*context.allowed, tool}, context.user_id)
-        plan = self._plan(before, there, target=tool)
-        return None if plan is None else plan.chain
+        # A chain to the tool tells which values it was to give, so the tool itself is allowed once more.
+        with_tool = CallContext({*context.allowed, tool}, context.user_id)
+        plan = self._plan(before, with_tool, target=tool)
+        if plan is None:
+            return None
+        return plan.chain
 
     def _fresh(self, record: NaviRecord, call: DecidedCall, context: CallContext, similar: list[str]) -> Retrieved:
         """Search for the failed tool's description, the purpose of the call, or the request, until a tool is new."""
@@ -423,7 +493,7 @@ class Retriever:
         found = retrieved_of("", None)
         for text in texts:
             if text.strip():
-                found = self.search(record, text.strip(), context, most=FEW_HITS - len(similar))
+                found = self.search(record, text.strip(), context, most=ROUND_LIMITS.few_hits - len(similar))
                 if not {*similar, *found["tools"]}.issubset(record["candidates"]):
                     break
         return {**found, "tools": list(dict.fromkeys([*similar, *found["tools"]]))}
@@ -432,13 +502,14 @@ class Retriever:
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None
     ) -> Plan | None:
         avoided = set(record["failed"]) - {target}
+        done = [name for name in succeeded(record) if name not in avoided]
         try:
             return self._navigator.plan(
                 query or record["request"],
                 target=target,
                 available=context.allowed,
                 avoid=avoided,
-                done=[name for name in succeeded(record) if name not in avoided],
+                done=done,
                 user_id=context.user_id,
             )
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host

@@ -604,7 +604,7 @@ class _Arrays:
         self.starts = np.searchsorted(self.kit_of[self.order], np.arange(max(kit_of, default=-1) + 1))
         self.kit_lengths = self.summed((text.lengths * self.alive)[np.newaxis])[0]
         self.kit_sizes = np.log(np.maximum(self.summed(self.alive[np.newaxis])[0], 1)) / 3
-        self.totals = [np.maximum(part.totals(text), 1e-6) for part in parts]
+        self.totals: list[Floats] = [np.maximum(part.totals(text), np.float32(1e-6)) for part in parts]
 
     def summed(self, values: Floats) -> Floats:
         """Return (P, N) by tool -> (P, K) sums by toolkit."""

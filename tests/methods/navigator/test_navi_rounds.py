@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from navi_script import ask, do, say, seek, shown
 
 from langgraph_toolmem.navigator.decide.decision import (
-    MAX_INTENTS,
+    DECIDER_LIMITS,
     Decision,
     NaviRecord,
     Retrieved,
@@ -84,7 +84,7 @@ def test_the_lowest_rank_is_done_first_and_answers_up_to_it_are_noted() -> None:
         ([do("")], "name of an api"),
         ([{**do("f"), "parameters": "[1]"}], "JSON object"),
         ([{**do("f"), "parameters": "{"}], "JSON object"),
-        ([say("x")] * (MAX_INTENTS + 1), "at most"),
+        ([say("x")] * (DECIDER_LIMITS.intents + 1), "at most"),
     ],
     ids=["none", "no answer", "no question", "no recall", "no api", "list", "broken", "many"],
 )
