@@ -85,8 +85,8 @@ class Intake:
         return f"{call} answered {response.status_code} {response.reason_phrase}{also}: {said}"
 
     def _without_content(self, response: httpx.Response, noted: Mapping[str, str]) -> dict[str, Any]:
-        """Return status and headers: the headers are all that HEAD asks for."""
         headers = noted
+        # The headers are all that HEAD asks for.
         if self.operation.method == "HEAD":
             headers = _kept(response.headers)
         if not headers:
@@ -113,6 +113,7 @@ class Intake:
         return bool(kind) and not is_text(kind) and not self._is_plain(response)
 
     def _text(self, response: httpx.Response) -> str:
+        # A server may name an encoding that does not exist, or bytes that are no text in it.
         try:
             encoding = codecs.lookup(response.charset_encoding or "utf-8").name
             return self.content.decode(encoding, "replace")
@@ -124,7 +125,7 @@ class Intake:
             try:
                 return json.loads(self.content)
             except (ValueError, RecursionError):
-                pass
+                pass  # the model reads the text of what calls itself JSON and is none
         return self._text(response)
 
     def _is_plain(self, response: httpx.Response) -> bool:
@@ -151,12 +152,14 @@ def _header_lines(noted: Mapping[str, str]) -> list[str]:
 
 
 def _kept(headers: httpx.Headers) -> dict[str, str]:
-    """Return the headers that an artifact has: all but cookies, which are credentials."""
+    """Return the headers that an artifact has."""
+    # Cookies are credentials, and an artifact is kept in the host's checkpoints.
     return {label: value for label, value in headers.items() if label != "set-cookie"}
 
 
 def _kept_as_data(value: Any) -> Any:
-    """Return a value that LangChain does not take for content blocks: an answer may be a list of texts, or empty."""
+    """Return a value that LangChain does not take for content blocks."""
+    # It takes a list of texts or of mappings with a `type`, or an empty one, for blocks: an answer may be any of them.
     if isinstance(value, list) and all(_is_like_block(part) for part in value):
         return json.dumps(value, ensure_ascii=False)
     return value

@@ -5,8 +5,9 @@ Whatever a model writes, a call ends in an answer or in an error that the model 
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -74,14 +75,22 @@ def openapi_tools(
     """
     operations = read_operations(*documents)
     if base_url is None:
-        for operation in operations:
-            if not operation.server.startswith(("http://", "https://")):
-                name = operation.spec.name
-                raise ConfigurationError(
-                    f"The document of {name} names no server address ({operation.server!r}). Pass base_url=."
-                )
-    http = _Http(base_url, auth, client, async_client, timeout, None if files is None else Path(files))
+        _check_servers(operations)
+    folder: Path | None = None
+    if files is not None:
+        folder = Path(files)
+    http = _Http(base_url, auth, client, async_client, timeout, folder)
     return [_tool(operation, http) for operation in operations]
+
+
+def _check_servers(operations: Iterable[Operation]) -> None:
+    """Raise ConfigurationError for a relative server: where the document came from is not known here."""
+    for operation in operations:
+        if not operation.server.startswith(("http://", "https://")):
+            name = operation.spec.name
+            raise ConfigurationError(
+                f"The document of {name} names no server address ({operation.server!r}). Pass base_url=."
+            )
 
 
 def _tool(operation: Operation, http: _Http) -> BaseTool:
@@ -95,7 +104,15 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
     async def acall(**arguments: Any) -> Answer:
         return await http.acall(operation, arguments)
 
-    fields = ("read_only", "destructive", "idempotent", "toolkit", "route")
+    # A memory reads effects, toolkit, route and results of a tool from its metadata (`runs.tools`).
+    metadata = {
+        "read_only": spec.read_only,
+        "destructive": spec.destructive,
+        "idempotent": spec.idempotent,
+        "toolkit": spec.toolkit,
+        "route": spec.route,
+        "returns": spec.returns,
+    }
     return StructuredTool(
         name=spec.name,
         description=spec.description,
@@ -103,7 +120,7 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
         func=call,
         coroutine=acall,
         tags=list(spec.tags),
-        metadata={**{name: getattr(spec, name) for name in fields}, "returns": spec.returns},
+        metadata=metadata,
         handle_tool_error=True,
         response_format="content_and_artifact",
     )
@@ -121,8 +138,13 @@ class _Http:
     files: Path | None
 
     def __post_init__(self) -> None:
-        values = {"auth": self.auth} if isinstance(self.auth, str) else self.auth
-        for label, value in values.items() if isinstance(values, Mapping) else ():
+        values: Mapping[str, str] = {}
+        if isinstance(self.auth, str):
+            values = {"auth": self.auth}
+        elif isinstance(self.auth, Mapping):
+            values = self.auth
+        # Now, in place of an error at each call that only the model would read.
+        for label, value in values.items():
             try:
                 write_header(Place(label, "header"), value)
             except ValueRefusedError:
@@ -136,6 +158,7 @@ class _Http:
         if self.client is None:
             self.client = httpx.Client(timeout=self.timeout)
         request = self._request(operation, arguments, self.client)
+        # httpx's time-out counts each read by itself: an answer that drips would be read for ever.
         answer = Intake(operation, time.monotonic() + self.timeout)
         try:
             with self.client.stream(**request, follow_redirects=False) as response:
@@ -151,7 +174,8 @@ class _Http:
 
         if self.async_client is not None:
             return await self._asent(self.async_client, operation, arguments)
-        async with httpx.AsyncClient(timeout=self.timeout) as client:  # a client belongs to one event loop
+        # A client belongs to one event loop, and nothing says that the next call is made in the same one.
+        async with httpx.AsyncClient(timeout=self.timeout) as client:
             return await self._asent(client, operation, arguments)
 
     async def _asent(self, client: httpx.AsyncClient, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
@@ -179,9 +203,11 @@ class _Http:
             draft.fill(arguments)
             request = draft.authorized(self.auth)
             request["url"] = draft.url(self.base_url or operation.server)
-            if client.params:  # httpx puts them in place of the query of an address
+            # httpx puts a client's own parameters in place of the query of an address.
+            if client.params:
                 request["params"] = httpx.QueryParams(request["url"].partition("?")[2])
-            if operation.accept and client.headers.get("accept") == "*/*":  # httpx's own; the host's counts more
+            # "*/*" is httpx's own; what the host's client asks for counts more than the document.
+            if operation.accept and client.headers.get("accept") == "*/*":
                 request["headers"].append((b"Accept", operation.accept.encode()))
             draft.put_body(request)
         except ValueRefusedError as error:
@@ -228,24 +254,31 @@ class _RequestDraft:
     def authorized(self, auth: Any) -> _Request:
         """Return the request with its credentials, headers and cookies."""
         request: _Request = {"method": self.operation.method, "headers": self.headers}
-        parameters = {label: place for place, label in self.operation.credentials}
-        places = {label: place for place, label in self.operation.keys} | parameters
+        values: dict[str, str] = {}
         if isinstance(auth, str):
             self._put(Place("Authorization", "header"), f"Bearer {auth}")
-            values = dict.fromkeys(parameters, auth)
+            # A key of a security scheme is no token: it is sent only where `auth` names it.
+            values = {key.label: auth for key in self.operation.credentials}
         elif isinstance(auth, Mapping):
             values = dict(auth)
-        else:
-            values = {}
-            if auth is not None:
-                request["auth"] = auth
+        elif auth is not None:
+            request["auth"] = auth
         for label, value in values.items():
-            kind = places.get(label, "header")
-            self._put(Place(label, "form" if kind == "formData" else kind), value)
+            self._put(Place(label, self._kind_of_key(label)), value)
         if self.cookies:
-            cookie = "; ".join(f"{label}={value}" for label, value in self.cookies)
-            self.headers.append((b"Cookie", cookie.encode("ascii")))
+            cookies = [f"{label}={value}" for label, value in self.cookies]
+            self.headers.append((b"Cookie", "; ".join(cookies).encode("ascii")))
         return request
+
+    def _kind_of_key(self, label: str) -> str:
+        """Return where a credential goes: a header, unless a security scheme or a parameter of its name says more."""
+        kind = "header"
+        for key in (*self.operation.keys, *self.operation.credentials):
+            if key.label == label:
+                kind = key.place
+        if kind == "formData":
+            return "form"
+        return kind
 
     def url(self, server: str) -> str:
         """Return the address.
@@ -257,15 +290,24 @@ class _RequestDraft:
         for label in SLOT.findall(template):
             if not self.path.get(label):
                 raise ValueRefusedError(f"{label} is part of the path and cannot be empty.")
-        path = SLOT.sub(lambda slot: self.path[slot[1]], template)
+        path = SLOT.sub(self._value_of_slot, template)
+        # Servers and proxies take `..` out of a path, and with it the folder that the document names.
         before = SLOT.sub("", template).split("/")
         for segment in path.partition("?")[0].split("/"):
             if segment in (".", "..") and segment not in before:
                 labels = ", ".join(SLOT.findall(template))
                 raise ValueRefusedError(f"{labels} is part of the path and cannot be {segment!r}.")
+        address = server.rstrip("/") + path
         query = "&".join(f"{key}={value}" for key, value in self.query)
-        mark = "&" if "?" in path else "?"
-        return server.rstrip("/") + path + (f"{mark}{query}" if query else "")
+        if not query:
+            return address
+        # Some documents have a query in their path.
+        if "?" in path:
+            return f"{address}&{query}"
+        return f"{address}?{query}"
+
+    def _value_of_slot(self, slot: re.Match[str]) -> str:
+        return self.path[slot[1]]
 
     def put_body(self, request: _Request) -> None:
         """Put the body into a request, in the content type of the operation that fits the values."""
@@ -276,7 +318,7 @@ class _RequestDraft:
         if self.whole is not None:
             place, value = self.whole
             media, content = self._whole(place, value, body.media)
-        elif body.upload and ("form" in media or any(place.file for place, _ in self.fields)):
+        elif body.upload and ("form" in media or self._has_file()):
             parts = write_parts(self.fields, self.files)
             if parts:
                 request["files"] = parts
@@ -292,16 +334,22 @@ class _RequestDraft:
         request["content"] = content
         request["headers"].append((b"Content-Type", media.encode("latin-1", "replace")))
 
+    def _has_file(self) -> bool:
+        return any(place.file for place, _ in self.fields)
+
     def _whole(self, place: Place, value: Any, medias: tuple[str, ...]) -> tuple[str, bytes]:
         media = medias[0]
         if place.file:
-            _, content, kind = read_file(place, value, self.files)
-            return kind or media, content
+            file = read_file(place, value, self.files)
+            return file.media or media, file.content
         if not is_json(media):
             return media, write_text(value).encode()
-        is_patch = isinstance(value, list) and "application/json-patch+json" in medias
-        media = "application/json-patch+json" if is_patch else media
-        return "application/json" if "*" in media else media, write_json(value)
+        # A list is the steps of a patch, where the document takes both patches and merged objects.
+        if isinstance(value, list) and "application/json-patch+json" in medias:
+            media = "application/json-patch+json"
+        if "*" in media:
+            media = "application/json"
+        return media, write_json(value)
 
 
 def _failed(operation: Operation, error: Exception) -> Exception:

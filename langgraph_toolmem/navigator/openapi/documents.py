@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -126,7 +126,8 @@ class _Bundle:
         if not isinstance(value, Mapping) or not isinstance(value.get("paths"), Mapping):
             raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
-        for path, stem, content in self.waiting:  # grows: files refer to files
+        # The list grows meanwhile: files refer to files.
+        for path, stem, content in self.waiting:
             copy = _Copy(self, path, self.places[path], f"The file {path}")
             self.files[stem] = copy.whole(content)
         if self.files:
@@ -164,9 +165,11 @@ class _Bundle:
         if not self._may_be_read(address, path, self.main.parent):
             raise RefusalError("only relative paths of .json, .yaml and .yml files outside hidden folders are read")
         content = _parsed(path)
+        # Two folders may have a file of one name.
         stem = path.stem
         while stem in self.files:
             stem = f"{path.stem}_{len(self.files)}"
+        # Known before it is copied: its own references may lead back to it.
         self.files[stem] = {}
         self.places[path] = f"/{_FILES}/{stem.replace('~', '~0')}"
         self.waiting.append((path, stem, content))
@@ -178,6 +181,13 @@ class _Bundle:
             return False
         levels = Path(os.path.relpath(path, folder)).parts
         return not any(level.startswith(".") and level != ".." for level in levels)
+
+
+class _CopiedPart(NamedTuple):
+    """The copy of a part of a document, and the nodes in it."""
+
+    value: Any
+    nodes: int
 
 
 @dataclass(slots=True)
@@ -194,23 +204,23 @@ class _Copy:
     file: Path | None
     place: str
     name: str
-    done: dict[tuple[int, bool, bool], tuple[Any, int]] = field(default_factory=dict)
+    done: dict[tuple[int, bool, bool], _CopiedPart] = field(default_factory=dict)
     open: set[tuple[int, bool, bool]] = field(default_factory=set)
 
     def whole(self, value: Any) -> Any:
-        copied, nodes = self._copied(value, names=False, data=False, level=0)
-        free = 10_000  # small documents may repeat themselves as they like
-        distinct = sum(len(container) + 1 for container, _ in self.done.values())
-        if nodes > free + MAX_EXPANSION * distinct:
+        whole = self._copied(value, names=False, data=False, level=0)
+        free = 10_000  # nodes: small documents may repeat themselves as they like
+        distinct = sum(len(part.value) + 1 for part in self.done.values())
+        if whole.nodes > free + MAX_EXPANSION * distinct:
             raise ConfigurationError(
-                f"{self.name} repeats itself by YAML aliases: {distinct:,} nodes stand for {nodes:,}. Write the "
+                f"{self.name} repeats itself by YAML aliases: {distinct:,} nodes stand for {whole.nodes:,}. Write the "
                 "repeated parts as $ref."
             )
-        return copied
+        return whole.value
 
-    def _copied(self, value: Any, *, names: bool, data: bool, level: int) -> tuple[Any, int]:
+    def _copied(self, value: Any, *, names: bool, data: bool, level: int) -> _CopiedPart:
         if not isinstance(value, (Mapping, list, tuple)):
-            return value, 1
+            return _CopiedPart(value, 1)
         if level > MAX_LEVELS:
             raise ConfigurationError(f"{self.name} is nested deeper than {MAX_LEVELS} levels.")
         key = (id(value), names, data)
@@ -222,7 +232,7 @@ class _Copy:
             self.open.remove(key)
         return self.done[key]
 
-    def _container(self, value: Any, *, names: bool, data: bool, level: int) -> tuple[Any, int]:
+    def _container(self, value: Any, *, names: bool, data: bool, level: int) -> _CopiedPart:
         if not isinstance(value, Mapping):
             return self._members(value, data=data, level=level)
         nodes = 1
@@ -235,18 +245,19 @@ class _Copy:
             # A property may be called `default` or `paths`: below names the document's own words have no meaning.
             is_data = data or (not names and (key in _DATA or key.startswith("x-")))
             is_names = not names and key in _NAMES
-            copied[key], inside = self._copied(part, names=is_names, data=is_data, level=level)
-            nodes += inside
-        return copied, nodes
+            inner = self._copied(part, names=is_names, data=is_data, level=level)
+            copied[key] = inner.value
+            nodes += inner.nodes
+        return _CopiedPart(copied, nodes)
 
-    def _members(self, values: Iterable[Any], *, data: bool, level: int) -> tuple[Any, int]:
+    def _members(self, values: Iterable[Any], *, data: bool, level: int) -> _CopiedPart:
         nodes = 1
         members: list[Any] = []
         for value in values:
-            member, inside = self._copied(value, names=False, data=data, level=level)
-            members.append(member)
-            nodes += inside
-        return members, nodes
+            member = self._copied(value, names=False, data=data, level=level)
+            members.append(member.value)
+            nodes += member.nodes
+        return _CopiedPart(members, nodes)
 
 
 def _key(name: Any) -> str:
@@ -286,7 +297,8 @@ def _yaml_loader() -> Any:
     that no JSON schema has.
     """
     yaml: Any = importlib.import_module("yaml")
-    safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
+    # The loader in C is ten times faster, and not in every build of PyYAML.
+    safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(safe):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - PyYAML's own attribute
@@ -312,9 +324,13 @@ def _yaml_loader() -> Any:
 
 def mapping_of(value: Any) -> dict[str, Any]:
     """Return a mapping of a loaded document; {} for anything else."""
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def list_of(value: Any) -> list[Any]:
     """Return a list; [] for anything else."""
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []

@@ -5,18 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, Final
 
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, list_of, mapping_of
+from langgraph_toolmem.navigator.openapi.names import Labelled
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_text
 from langgraph_toolmem.navigator.openapi.serialize import FILE_TEXT, STYLES, Place
 from langgraph_toolmem.text.meaning import canonical
 
 SLOT: Final = re.compile(r"\{([^{}]+)\}")
-_FORM: Final = 3
-_MULTIPART: Final = 4
-_UNKNOWN: Final = 9
-"""Ranks of content types."""
+
+
+class MediaRank(IntEnum):
+    """The order in which content types are taken: a model can write the first ones best."""
+
+    JSON = 0
+    JSON_DIALECT = 1
+    JSON_PATCH = 2
+    FORM = 3
+    MULTIPART = 4
+    TEXT = 5
+    BYTES = 6
+    UNKNOWN = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +59,8 @@ class RequestInputs:
     """The inputs of an operation as they are collected."""
 
     inputs: list[Input] = field(default_factory=list)
-    credentials: list[tuple[str, str]] = field(default_factory=list)
-    keys: list[tuple[str, str]] = field(default_factory=list)
+    credentials: list[Labelled] = field(default_factory=list)
+    keys: list[Labelled] = field(default_factory=list)
     body: Body | None = None
 
 
@@ -62,11 +73,11 @@ class Inputs:
         self.schemas = schemas
         components = mapping_of(self.root.get("components"))
         schemes = mapping_of(components.get("securitySchemes")) or mapping_of(self.root.get("securityDefinitions"))
-        self.keys: dict[str, tuple[str, str]] = {}  # security scheme -> (place, name) of its key
+        self.keys: dict[str, Labelled] = {}  # security scheme -> its key
         for name, given in schemes.items():
             scheme = document.followed_or_empty(given)
             if scheme.get("name"):
-                self.keys[name] = (str(scheme.get("in")), str(scheme.get("name")))
+                self.keys[name] = Labelled(str(scheme.get("in")), str(scheme.get("name")))
 
     def read(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> RequestInputs:
         """Return the inputs of an operation.
@@ -107,7 +118,8 @@ class Inputs:
         self, request: RequestInputs, parameter: Mapping[str, Any], operation: Mapping[str, Any]
     ) -> None:
         label, place = parameter.get("name"), parameter.get("in")
-        if place == "body":  # Swagger 2.0
+        # Swagger 2.0 has the body among the parameters.
+        if place == "body":
             schema = {"schema": mapping_of(parameter.get("schema"))}
             content = dict.fromkeys(self._consumed(operation), schema)
             self._put_content(request, {**parameter, "content": content})
@@ -117,8 +129,9 @@ class Inputs:
         # OpenAPI says that these headers are no parameters.
         if place == "header" and label.lower() in ("authorization", "accept", "content-type"):
             return
-        if (str(place), label) in self.keys.values() or _is_credential(parameter):
-            request.credentials.append((str(place), label))
+        key = Labelled(str(place), label)
+        if key in self.keys.values() or _is_credential(parameter):
+            request.credentials.append(key)
             return
         self._put_plain(request, parameter, operation, label, str(place))
 
@@ -135,7 +148,9 @@ class Inputs:
         request.inputs.append(Input(replace(self._place(parameter, label, place), file=is_file), schema, needed))
 
     def _place(self, parameter: Mapping[str, Any], label: str, where: str) -> Place:
-        kind = "form" if where == "formData" else where
+        kind = where
+        if where == "formData":
+            kind = "form"
         for given in mapping_of(parameter.get("content")):
             media = str(given)
             if is_json(media):
@@ -143,23 +158,24 @@ class Inputs:
             if media.startswith("text/"):
                 return Place(label, kind)
             raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
-        usual = "simple" if kind in ("path", "header") else "form"
+        default_style = "form"
+        if kind in ("path", "header"):
+            default_style = "simple"
         if "swagger" in self.root:
             collection = parameter.get("collectionFormat")
             styles = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
-            return Place(label, kind, styles.get(str(collection), usual), explode=collection == "multi")
-        style = parameter.get("style") or usual
+            return Place(label, kind, styles.get(str(collection), default_style), explode=collection == "multi")
+        style = parameter.get("style") or default_style
         if style not in STYLES[kind]:
             raise RefusalError(f"the parameter {label} has the style {style!r}, which a {kind} parameter cannot have")
-        explode = parameter.get("explode")
-        exploded = explode if isinstance(explode, bool) else style == "form"
-        return Place(label, kind, style, exploded, reserved=parameter.get("allowReserved") is True)
+        return Place(label, kind, style, _explodes(parameter, style), reserved=parameter.get("allowReserved") is True)
 
     def _parameter_schema(self, parameter: Mapping[str, Any]) -> dict[str, Any]:
         schema = dict(mapping_of(parameter.get("schema")))
         for value in mapping_of(parameter.get("content")).values():
             schema = schema or dict(mapping_of(mapping_of(value).get("schema")))
-        if not schema:  # Swagger 2.0 writes the schema's keys next to the name
+        # Swagger 2.0 writes the schema's keys next to the name.
+        if not schema:
             for key in ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern"):
                 if key in parameter:
                     schema[key] = parameter[key]
@@ -173,10 +189,13 @@ class Inputs:
         return [media for media in said if isinstance(media, str)]
 
     def _swagger_form(self, operation: Mapping[str, Any], body: Body | None, *, is_file: bool) -> Body:
+        # One field that is a file makes a multipart body of the whole form, whichever field comes first.
         if is_file or (body is not None and body.upload):
             return Body(("multipart/form-data",), "multipart/form-data")
-        forms = [media for media in self._consumed(operation) if "form" in media]
-        return Body((forms[0] if forms else "application/x-www-form-urlencoded",))
+        for media in self._consumed(operation):
+            if "form" in media:
+                return Body((media,))
+        return Body(("application/x-www-form-urlencoded",))
 
     def _put_content(self, request: RequestInputs, body: Mapping[str, Any]) -> None:
         """Add the parameters of a body: its fields where it is JSON or a form, else all of it as one."""
@@ -190,15 +209,17 @@ class Inputs:
         media = ranked[0]
         multipart = ""
         for name in reversed(ranked):
-            if rank_of(name) == _MULTIPART:
+            if rank_of(name) == MediaRank.MULTIPART:
                 multipart = name
         # A form that has files as multipart only could send none of them.
-        if rank_of(media) == _FORM and multipart and self._files(contents[multipart], set()):
+        if rank_of(media) == MediaRank.FORM and multipart and self._files(contents[multipart], set()):
             media = multipart
-        if rank_of(media) == _UNKNOWN:
+        if rank_of(media) == MediaRank.UNKNOWN:
             raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
-        if rank_of(media) in (_FORM, _MULTIPART):
-            request.body = Body((media,), media if media == multipart else "")
+        if rank_of(media) in (MediaRank.FORM, MediaRank.MULTIPART):
+            request.body = Body((media,))
+            if media == multipart:
+                request.body = Body((media,), upload=media)
             request.inputs += self._form_inputs(contents[media], needed=needed)
         elif is_json(media):
             self._put_json(request, body, contents, ranked, multipart)
@@ -217,12 +238,15 @@ class Inputs:
     ) -> None:
         """Add a body that is JSON in the first of its content types, with the files that its form has."""
         schema = mapping_of(contents[ranked[0]].get("schema"))
-        dialects = [name for name in ranked if is_json(name) and contents[name].get("schema") == schema]
+        dialects: list[str] = []
+        for name in ranked:
+            if is_json(name) and contents[name].get("schema") == schema:
+                dialects.append(name)
         request.body = Body(tuple(dialects) or (ranked[0],), required=body.get("required") is True)
         inputs = self._json_inputs(schema, body, needed=body.get("required") is not False)
-        kinds = {one.place.kind for one in inputs}
+        kinds = {given.place.kind for given in inputs}
         if multipart and "whole" not in kinds:
-            uploads = self._files(contents[multipart], {one.place.label for one in inputs})
+            uploads = self._files(contents[multipart], {given.place.label for given in inputs})
             if uploads:
                 request.body = replace(request.body, upload=multipart)
             inputs += uploads
@@ -236,9 +260,11 @@ class Inputs:
             return [Input(place, described, needed)]
         inputs: list[Input] = []
         for label, given in fields.properties.items():
-            if self.document.followed_or_empty(given).get("readOnly") is not True:
-                place = Place(label, "body", nullable=self.schemas.takes_null(given))
-                inputs.append(Input(place, dict(mapping_of(given)), needed and label in fields.required))
+            # A field that only answers have, such as the id that the server gives.
+            if self.document.followed_or_empty(given).get("readOnly") is True:
+                continue
+            place = Place(label, "body", nullable=self.schemas.takes_null(given))
+            inputs.append(Input(place, dict(mapping_of(given)), needed and label in fields.required))
         return inputs
 
     def _form_inputs(self, content: Mapping[str, Any], *, needed: bool) -> list[Input]:
@@ -252,7 +278,9 @@ class Inputs:
                 continue
             encoding = mapping_of(mapping_of(content.get("encoding")).get(label))
             place = self._form_place(label, schema, encoding)
-            shown = _file_schema(schema) if place.file else dict(mapping_of(given))
+            shown = dict(mapping_of(given))
+            if place.file:
+                shown = _file_schema(schema)
             inputs.append(Input(place, shown, needed and label in fields.required))
         return inputs
 
@@ -261,44 +289,65 @@ class Inputs:
         media = str(encoding.get("contentType") or "").partition(",")[0].strip()
         # A content type that JSON cannot carry is a file, even where the schema says nothing.
         is_file = self.schemas.is_file(schema) or self.schemas.is_file(items) or bool(media and not is_text(media))
+        # With one of these keys, OpenAPI writes the field as a query has it and ignores its content type.
         if not {"style", "explode", "allowReserved"} & encoding.keys():
-            return Place(label, "form", media="" if "*" in media else media, file=is_file)
+            return Place(label, "form", media=_without_range(media), file=is_file)
         style = str(encoding.get("style") or "form")
         if style not in STYLES["form"]:
             raise RefusalError(f"the field {label} has the style {style!r}, which a form cannot have")
-        explode = encoding.get("explode")
-        exploded = explode if isinstance(explode, bool) else style == "form"
-        return Place(label, "form", style, exploded, encoding.get("allowReserved") is True, file=is_file)
+        reserved = encoding.get("allowReserved") is True
+        return Place(label, "form", style, _explodes(encoding, style), reserved, file=is_file)
 
     def _files(self, content: Mapping[str, Any], known: set[str]) -> list[Input]:
         """Return the files that a body has as a form, and not as JSON."""
-        inputs = self._form_inputs(content, needed=False)
-        return [one for one in inputs if one.place.file and one.place.label not in known]
+        files: list[Input] = []
+        for given in self._form_inputs(content, needed=False):
+            if given.place.file and given.place.label not in known:
+                files.append(given)
+        return files
 
     def _text_input(self, media: str, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> Input:
         said = str(body.get("description") or schema.get("description") or "The body.")
         if is_text(media) and not self.schemas.is_file(schema):
             return Input(Place("body", "whole"), {"type": "string", "description": f"{said} ({media})"}, needed)
-        place = Place("body", "whole", media="" if "*" in media else media, file=True)
+        place = Place("body", "whole", media=_without_range(media), file=True)
         return Input(place, _file_schema({"description": said}), needed)
 
 
-def rank_of(media: str) -> int:
-    """Return the order in which content types are taken: what a model can write best comes first."""
+def rank_of(media: str) -> MediaRank:
+    """Return the place of a content type in the order in which they are taken."""
     kind = media.partition(";")[0].strip().lower()
     if kind == "application/json":
-        return 0
+        return MediaRank.JSON
+    # A list of steps; where the value is an object, a dialect that merges is meant.
     if kind == "application/json-patch+json":
-        return 2  # a list of steps; where the value is an object, a dialect that merges is meant
+        return MediaRank.JSON_PATCH
     if is_json(kind):
-        return 1
+        return MediaRank.JSON_DIALECT
     if kind == "application/x-www-form-urlencoded":
-        return _FORM
+        return MediaRank.FORM
     if kind == "multipart/form-data":
-        return _MULTIPART
+        return MediaRank.MULTIPART
+    # Of `multipart/mixed` and the like, no schema says what the parts are.
     if kind.startswith("multipart/"):
-        return _UNKNOWN
-    return 5 if is_text(kind) else 6
+        return MediaRank.UNKNOWN
+    if is_text(kind):
+        return MediaRank.TEXT
+    return MediaRank.BYTES
+
+
+def _explodes(given: Mapping[str, Any], style: str) -> bool:
+    explode = given.get("explode")
+    if isinstance(explode, bool):
+        return explode
+    return style == "form"  # OpenAPI's default
+
+
+def _without_range(media: str) -> str:
+    """Return a content type, "" for a range of them such as ``image/*``, which no request can have."""
+    if "*" in media:
+        return ""
+    return media
 
 
 def _is_credential(parameter: Mapping[str, Any]) -> bool:
@@ -319,7 +368,7 @@ def _is_credential(parameter: Mapping[str, Any]) -> bool:
 def _file_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a file, or of a list of files, as a model fills it."""
     said = str(schema.get("description") or "").strip()
-    one = {"type": ["string", "object"], "format": "binary", "description": f"{said} {FILE_TEXT}".strip()}
+    file = {"type": ["string", "object"], "format": "binary", "description": f"{said} {FILE_TEXT}".strip()}
     if schema.get("type") == "array":
-        return {"type": "array", "items": one}
-    return one
+        return {"type": "array", "items": file}
+    return file

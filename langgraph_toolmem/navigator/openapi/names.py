@@ -6,10 +6,17 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_NAME: Final = 64
 """Characters of a name that every provider takes."""
+
+
+class Labelled(NamedTuple):
+    """A parameter by its place, such as "query", and its name in the document."""
+
+    place: str
+    label: str
 
 
 def legal_name(text: str) -> str:
@@ -37,7 +44,7 @@ def free_name(name: str, taken: set[str]) -> str:
     return unique
 
 
-def names_of(labels: Sequence[tuple[str, str]]) -> list[str]:
+def names_of(labels: Sequence[Labelled]) -> list[str]:
     """Return the name of each parameter. A name depends on the labels that clash, never on their order.
 
     Labels of one place that differ in signs alone (``StartTime``, ``StartTime<``) get the signs' names
@@ -45,9 +52,10 @@ def names_of(labels: Sequence[tuple[str, str]]) -> list[str]:
     in front (``query.id``, ``body.id``).
 
     Args:
-        labels: (place, name in the document) of each.
+        labels: the parameters.
     """
-    reserved = ("config", "run_manager", "self", "runtime")  # LangChain keeps them for itself among the arguments
+    # LangChain keeps these for itself among the arguments of a tool.
+    reserved = ("config", "run_manager", "self", "runtime")
     in_place = Counter((place, legal_name(label)) for place, label in labels)
     spelled: list[str] = []
     for place, label in labels:
@@ -60,7 +68,8 @@ def names_of(labels: Sequence[tuple[str, str]]) -> list[str]:
     for (place, label), name in zip(labels, spelled, strict=True):
         if everywhere[name] > 1 and place != "path":
             name = _short(f"{place}.{name}")
-        if name in names:  # labels that differ in letters no name can have
+        # Labels may differ in letters that no name can have.
+        if name in names:
             name = f"{name[: MAX_NAME - 9]}_{_digest(f'{place} {label}')}"
         if name in reserved:
             name = f"{name}_"

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, Source, list_of, load, mapping_of
 from langgraph_toolmem.navigator.openapi.inputs import SLOT, Body, Inputs, rank_of
-from langgraph_toolmem.navigator.openapi.names import free_name, legal_name, names_of
+from langgraph_toolmem.navigator.openapi.names import Labelled, free_name, legal_name, names_of
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_stream
 from langgraph_toolmem.navigator.openapi.serialize import Place
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -48,8 +48,8 @@ class Operation:
         server: address in front of the path, "" if the document names none.
         body: the body, None if there is none.
         accept: value of the header of that name, "" for the client's own.
-        credentials: (place, name) of the parameters that authentication fills.
-        keys: (place, name) of the keys that its security schemes name.
+        credentials: the parameters that authentication fills.
+        keys: the keys that its security schemes name.
     """
 
     spec: ToolSpec
@@ -59,8 +59,8 @@ class Operation:
     server: str
     body: Body | None = None
     accept: str = ""
-    credentials: tuple[tuple[str, str], ...] = ()
-    keys: tuple[tuple[str, str], ...] = ()
+    credentials: tuple[Labelled, ...] = ()
+    keys: tuple[Labelled, ...] = ()
 
 
 def read_openapi(*documents: Source) -> list[ToolSpec]:
@@ -88,6 +88,7 @@ def read_operations(*documents: Source) -> list[Operation]:
         count.update({operation.spec.name for operation in operations})
     whole: list[Operation] = []
     for operations in read:
+        # Both documents are renamed, so that a name does not depend on the order in which they are given.
         renamed: dict[str, str] = {}
         for operation in operations:
             name = operation.spec.name
@@ -176,7 +177,9 @@ class _OperationReader:
             return
         title = self._title() or "without a title"
         shown = "\n".join(f"  {refusal}" for refusal in refusals[:MAX_SHOWN])
-        further = f"\n  and {len(refusals) - MAX_SHOWN} more" if len(refusals) > MAX_SHOWN else ""
+        further = ""
+        if len(refusals) > MAX_SHOWN:
+            further = f"\n  and {len(refusals) - MAX_SHOWN} more"
         if not read:
             raise ConfigurationError(f"No operation of the document {title} can be expressed:\n{shown}{further}")
         logger.warning(
@@ -186,14 +189,16 @@ class _OperationReader:
 
     def _title(self) -> str:
         title = mapping_of(self.root.get("info")).get("title")
-        return title.strip() if isinstance(title, str) else ""
+        if isinstance(title, str):
+            return title.strip()
+        return ""
 
     def _operation(self, method: str, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Operation:
         request = self.inputs.read(path, item, operation)
         properties: dict[str, Any] = {}
         places: dict[str, Place] = {}
         required: list[str] = []
-        names = names_of([(given.place.side, given.place.label) for given in request.inputs])
+        names = names_of([Labelled(given.place.side, given.place.label) for given in request.inputs])
         for name, given in zip(names, request.inputs, strict=True):
             properties[name], places[name] = given.schema, given.place
             if given.needed:
@@ -206,7 +211,7 @@ class _OperationReader:
             read_only=method in _READS,
             destructive=method == "delete",
             idempotent=method in _READS or method in ("put", "delete"),
-            tags=tuple(tag for tag in list_of(operation.get("tags")) if isinstance(tag, str)),
+            tags=tuple(_texts(operation.get("tags"))),
             toolkit=self._title(),
             route=f"{method.upper()} {_with_names(path, places)}",
         )
@@ -224,9 +229,7 @@ class _OperationReader:
 
     def _medias(self, operation: Mapping[str, Any]) -> list[str]:
         """Return the content types of successful answers, each once."""
-        medias = [media for media in list_of(operation.get("produces")) if isinstance(media, str)]
-        if not medias:
-            medias = [media for media in list_of(self.root.get("produces")) if isinstance(media, str)]
+        medias = _texts(operation.get("produces")) or _texts(self.root.get("produces"))
         for code, given in mapping_of(operation.get("responses")).items():
             if str(code).startswith("2"):
                 medias += map(str, mapping_of(self.document.followed_or_empty(given).get("content")))
@@ -234,10 +237,20 @@ class _OperationReader:
 
     def _accept(self, operation: Mapping[str, Any]) -> str:
         """Return the header that asks for the answers a document names, JSON first."""
-        plain = [media for media in self._medias(operation) if media.isascii() and media.isprintable()]
-        if not plain or "*/*" in plain:
+        jsons: list[str] = []
+        others: list[str] = []
+        for media in self._medias(operation):
+            # A document is not trusted: a line break in a content type would begin another header.
+            if not (media.isascii() and media.isprintable()):
+                continue
+            if is_json(media):
+                jsons.append(media)
+            else:
+                others.append(media)
+        if "*/*" in jsons or not (jsons or others):
             return ""
-        return ", ".join((*sorted(plain, key=lambda media: not is_json(media)), "*/*;q=0.1"))
+        # Documents forget content types, and a strict server would answer 406 in place of one of those.
+        return ", ".join((*jsons, *others, "*/*;q=0.1"))
 
     def _answer(self, operation: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the schema of the first successful answer, None if none is declared.
@@ -257,8 +270,8 @@ class _OperationReader:
     def _first_answer(self, operation: Mapping[str, Any]) -> dict[str, Any] | None:
         by_code: dict[str, Any] = {}
         for code, response in mapping_of(operation.get("responses")).items():
-            by_code[str(code)] = response  # YAML reads a code as a number
-        successes = sorted(code for code in by_code if code.startswith("2"))
+            by_code[str(code)] = response
+        successes = [code for code in sorted(by_code) if code.startswith("2")]
         for code in (*successes, "default"):
             response = self.document.followed_or_empty(by_code.get(code))
             schema = _schema_of(response)
@@ -270,30 +283,43 @@ class _OperationReader:
         return None
 
     def _compact(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        # Kubernetes answers 1,123 operations with 240 schemas, and each takes milliseconds.
-        reference = schema.get("$ref") if len(schema) == 1 else None
-        if not isinstance(reference, str):
+        reference = schema.get("$ref")
+        if len(schema) != 1 or not isinstance(reference, str):
             return compact(schema, self.root)
+        # Kubernetes answers 1,123 operations with 240 schemas, and each takes milliseconds.
         if reference not in self.compacted:
             self.compacted[reference] = compact(schema, self.root)
         return self.compacted[reference]
 
     def _links(self, response: Mapping[str, Any]) -> Iterator[list[str]]:
+        """Yield [tool, parameter, path] for each parameter that a part of an answer fills."""
         for given in mapping_of(response.get("links")).values():
             link = self.document.followed_or_empty(given)
-            tool = self.by_id.get(str(link.get("operationId")))
-            reference = str(link.get("operationRef", "")).removeprefix("#/paths/").rsplit("/", 1)
-            if tool is None and len(reference) == 2:
-                tool = self.named.get((reference[1], reference[0].replace("~1", "/").replace("~0", "~")))
+            tool = self._linked_tool(link)
+            if tool is None:
+                continue
             for parameter, expression in mapping_of(link.get("parameters")).items():
                 place = str(expression).removeprefix("$response.body#/")
-                if tool is not None and place != expression:
-                    label = re.sub(r"^(?:path|query|header|cookie)\.", "", str(parameter))
-                    path = ".".join(place.split("/"))
-                    yield [tool, legal_name(label), re.sub(r"(?:^|\.)\d+(?=\.|$)", "[]", path)]
+                # Other expressions, such as `$request.path.id`, are no part of the answer.
+                if place == expression:
+                    continue
+                label = re.sub(r"^(?:path|query|header|cookie)\.", "", str(parameter))
+                path = place.replace("/", ".")
+                yield [tool, legal_name(label), re.sub(r"(?:^|\.)\d+(?=\.|$)", "[]", path)]
+
+    def _linked_tool(self, link: Mapping[str, Any]) -> str | None:
+        """Return the tool that a link names by its operationId, or by a pointer to its path and method."""
+        tool = self.by_id.get(str(link.get("operationId")))
+        if tool is not None:
+            return tool
+        path, slash, method = str(link.get("operationRef", "")).removeprefix("#/paths/").rpartition("/")
+        if not slash:
+            return None
+        return self.named.get((method, path.replace("~1", "/").replace("~0", "~")))
 
     def _note_mention(self, tool: str, name: str, schema: Mapping[str, Any]) -> None:
         """Note the operation that the description of an id names: "as returned by `GET /orders`"."""
+        # Other parameters name operations for other reasons ("see also").
         if LEXICON.identifiers.isdisjoint(canonical(name)):
             return
         for said in _NAMED.findall(str(schema.get("description", ""))):
@@ -325,7 +351,10 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 
 def _with_names(path: str, places: Mapping[str, Place]) -> str:
     """Return a path with the names of the tool's parameters in its slots."""
-    in_path = {place.label: name for name, place in places.items() if place.kind == "path"}
+    in_path: dict[str, str] = {}
+    for name, place in places.items():
+        if place.kind == "path":
+            in_path[place.label] = name
 
     def named(slot: re.Match[str]) -> str:
         return f"{{{in_path.get(slot[1], slot[1])}}}"
@@ -338,13 +367,23 @@ def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping
     if servers:
         server = mapping_of(servers[0])
         variables = mapping_of(server.get("variables"))
-        defaults = {name: str(mapping_of(variable).get("default", "")) for name, variable in variables.items()}
-        return SLOT.sub(lambda slot: defaults.get(slot[1], ""), str(server.get("url", "")))
+
+        def default(slot: re.Match[str]) -> str:
+            return str(mapping_of(variables.get(slot[1])).get("default", ""))
+
+        return SLOT.sub(default, str(server.get("url", "")))
     host, base = root.get("host"), str(root.get("basePath", ""))
     if not isinstance(host, str):
         return base
-    schemes = [scheme for scheme in list_of(root.get("schemes")) if isinstance(scheme, str)]
-    return f"{'https' if 'https' in schemes or not schemes else schemes[0]}://{host}{base}"
+    schemes = _texts(root.get("schemes"))
+    # Credentials go there, so HTTPS wherever the document has it.
+    if "https" in schemes or not schemes:
+        return f"https://{host}{base}"
+    return f"{schemes[0]}://{host}{base}"
+
+
+def _texts(value: Any) -> list[str]:
+    return [text for text in list_of(value) if isinstance(text, str)]
 
 
 def _with_links(spec: ToolSpec, links: Sequence[list[str]]) -> ToolSpec:
@@ -355,7 +394,10 @@ def _with_links(spec: ToolSpec, links: Sequence[list[str]]) -> ToolSpec:
 
 
 def _relinked(returns: dict[str, Any] | None, renamed: Mapping[str, str]) -> dict[str, Any] | None:
-    links = returns.get("x-links") if returns else None
-    if returns is None or not links or not renamed:
+    """Return the schema of an answer whose links lead to the tools by their new names."""
+    if returns is None or not renamed:
+        return returns
+    links = returns.get("x-links")
+    if not links:
         return returns
     return {**returns, "x-links": [[renamed.get(tool, tool), *rest] for tool, *rest in links]}

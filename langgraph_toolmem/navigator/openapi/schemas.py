@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.navigator.openapi.documents import MAX_LEVELS, Document, RefusalError, list_of, mapping_of
 
@@ -40,6 +40,13 @@ class BodyFields:
     whole: bool = False
 
 
+class _Rewritten(NamedTuple):
+    """A schema whose references lead to ``$defs``, and those references."""
+
+    schema: Any
+    references: list[str]
+
+
 class Schemas:
     """The schemas of one document. A definition is rewritten once and shared by the schemas that name it."""
 
@@ -47,7 +54,7 @@ class Schemas:
         self.document = document
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
-        self._rewritten: dict[str, tuple[Any, list[str]]] = {}
+        self._rewritten: dict[str, _Rewritten] = {}
 
     def alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return a schema that stands alone: the nearest `MAX_DEFINITIONS` definitions it leads to are in ``$defs``.
@@ -55,9 +62,11 @@ class Schemas:
         Raises:
             RefusalError: a reference leads nowhere.
         """
-        whole, waiting = self._copied(schema)
+        rewritten = self._copied(schema)
+        waiting = rewritten.references
         definitions: dict[str, Any] = {}
-        for reference in waiting:  # grows
+        # The list grows meanwhile, so that the nearest definitions come first.
+        for reference in waiting:
             name = self._names[reference]
             if name in definitions:
                 continue
@@ -66,11 +75,12 @@ class Schemas:
                 continue
             if reference not in self._rewritten:
                 self._rewritten[reference] = self._copied(self.document.target(reference))
-            definitions[name], further = self._rewritten[reference]
-            waiting += further
+            definition = self._rewritten[reference]
+            definitions[name] = definition.schema
+            waiting += definition.references
+        schema_alone: dict[str, Any] = rewritten.schema
         if definitions:
-            whole["$defs"] = definitions
-        schema_alone: dict[str, Any] = whole
+            schema_alone["$defs"] = definitions
         return schema_alone
 
     def fields(self, schema: Mapping[str, Any]) -> BodyFields:
@@ -141,7 +151,8 @@ class Schemas:
         parts = list_of(inner.get("allOf"))
         if not choices and not parts:
             return "properties" not in inner and "items" not in inner
-        if steps == 0:  # schemas may contain themselves
+        # Schemas may contain themselves.
+        if steps == 0:
             return False
         if choices:
             return any(self.takes_null(choice, steps - 1) for choice in choices)
@@ -155,7 +166,7 @@ class Schemas:
         media = inner.get("contentMediaType")
         return isinstance(media, str) and "contentEncoding" not in inner and not is_text(media)
 
-    def _copied(self, value: Any) -> tuple[Any, list[str]]:
+    def _copied(self, value: Any) -> _Rewritten:
         """Return a copy whose references lead to ``$defs``, and the references.
 
         Raises:
@@ -185,7 +196,7 @@ class Schemas:
                 return part
             return copied(part)
 
-        return copied(value), references
+        return _Rewritten(copied(value), references)
 
     def _name(self, reference: str) -> str:
         if reference not in self._names:
@@ -242,18 +253,25 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     kinds = schema.get("type")
     if isinstance(kinds, str):
         values = schema.get("enum")
+        # An enum that does not list null forbids it, whatever the type says.
         if isinstance(values, list) and None not in values:
             schema = {**schema, "enum": [*values, None]}
         return {**schema, "type": [kinds, "null"]}
-    composed = {key: schema[key] for key in ("allOf", "oneOf", "anyOf") if key in schema}
+    composed: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("allOf", "oneOf", "anyOf"):
+            composed[key] = value
+        else:
+            rest[key] = value
     if not composed:
         return schema
-    rest = {key: value for key, value in schema.items() if key not in composed}
     return {**rest, "anyOf": [composed, {"type": "null"}]}
 
 
 def _without_reference_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leave out a property that is itself called ``$ref`` and say so: LangChain reads it as a reference and fails."""
+    """Return a schema without a property that is itself called ``$ref``; the description says that there is one."""
+    # LangChain reads such a property as a reference and fails.
     properties = schema.get("properties")
     if not isinstance(properties, dict) or "$ref" not in properties:
         return schema

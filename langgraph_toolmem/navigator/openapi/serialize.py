@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 _SEPARATORS: Final = {"spaceDelimited": " ", "tabDelimited": "\t", "pipeDelimited": "|"}
@@ -37,8 +37,13 @@ _MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=[\w.-]+)*", re.ASCI
 _BROKEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that would end a header."""
 
-FilePart: TypeAlias = tuple[str | None, bytes, str | None]
-"""File name, content and content type of one part, as httpx takes them."""
+
+class FilePart(NamedTuple):
+    """One part of a multipart body, in the order in which httpx takes it."""
+
+    name: str | None
+    content: bytes
+    media: str | None
 
 
 class ValueRefusedError(ValueError):
@@ -72,7 +77,9 @@ class Place:
     @property
     def side(self) -> str:
         """Its place as a name has it: "body" for all that the body holds."""
-        return "body" if self.kind in ("form", "whole") else self.kind
+        if self.kind in ("form", "whole"):
+            return "body"
+        return self.kind
 
 
 def write_text(value: Any) -> str:
@@ -81,9 +88,10 @@ def write_text(value: Any) -> str:
     Raises:
         ValueRefusedError: it has no text, such as half of a surrogate pair, or no JSON.
     """
-    text = value if isinstance(value, str) else _dumped(value)
-    _encoded(text)
-    return text
+    if not isinstance(value, str):
+        value = _dumped(value)
+    _encoded(value)
+    return str(value)
 
 
 def write_json(value: Any) -> bytes:
@@ -100,16 +108,19 @@ def write_path(place: Place, value: Any) -> str:
     if place.media:
         return _quoted(_dumped(value))
     texts = _members(place, value, _quoted)
+    if place.style == "label" and place.explode:
+        return "." + ".".join(texts)
     if place.style == "label":
-        separator = "." if place.explode else ","
-        return "." + separator.join(texts)
+        return "." + ",".join(texts)
     if place.style != "matrix":
         return _joined(place, texts)
     label = _quoted(place.label)
     if not place.explode:
         return f";{label}={','.join(texts)}"
+    before = f";{label}="
     # The texts of an exploded object are `key=value` and need no label.
-    before = ";" if isinstance(value, Mapping) else f";{label}="
+    if isinstance(value, Mapping):
+        before = ";"
     return "".join(before + text for text in texts)
 
 
@@ -142,14 +153,17 @@ def write_pairs(place: Place, value: Any) -> list[tuple[str, str]]:
     [('items%5B0%5D%5Bprice%5D', '1')]
     """
     label = _quoted(place.label)
-    safe = _RESERVED if place.reserved else ""
+    safe = ""
+    if place.reserved:
+        safe = _RESERVED
 
     def write(text: str) -> str:
         return _quoted(text, safe)
 
+    if place.media and place.kind == "form":
+        return [(label, write(_dumped(item))) for item in _items(value)]
     if place.media:
-        is_repeated = place.kind == "form" and isinstance(value, (list, tuple))
-        return [(label, write(_dumped(part))) for part in (value if is_repeated else [value])]
+        return [(label, write(_dumped(value)))]
     if place.style == "deepObject":
         return [(_quoted(key), write(text)) for key, text in _deep(place.label, value)]
     texts = _members(place, value, write)
@@ -190,7 +204,7 @@ def write_parts(fields: Iterable[tuple[Place, Any]], folder: Path | None) -> lis
     for place, value in fields:
         if place.style == "deepObject":
             for key, text in _deep(place.label, value):
-                parts.append((key, (None, _encoded(text), None)))
+                parts.append((key, FilePart(None, _encoded(text), None)))
             continue
         for item in _items(value):
             parts.append((place.label, _part(place, item, folder)))
@@ -199,11 +213,12 @@ def write_parts(fields: Iterable[tuple[Place, Any]], folder: Path | None) -> lis
 
 def _part(place: Place, item: Any, folder: Path | None) -> FilePart:
     if place.file:
-        name, content, kind = read_file(place, item, folder)
-        return name or place.label, content, kind or "application/octet-stream"
+        file = read_file(place, item, folder)
+        # Servers tell a file from a field by its name alone.
+        return FilePart(file.name or place.label, file.content, file.media or "application/octet-stream")
     if isinstance(item, (Mapping, list, tuple)) or "json" in place.media:
-        return None, write_json(item), place.media or "application/json"
-    return None, _encoded(write_text(item)), place.media or None
+        return FilePart(None, write_json(item), place.media or "application/json")
+    return FilePart(None, _encoded(write_text(item)), place.media or None)
 
 
 def _items(value: Any) -> Sequence[Any]:
@@ -225,11 +240,11 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
         ValueRefusedError: the value is none of these, or the file is not in the folder.
     """
     if isinstance(value, (bytes, bytearray)):
-        return None, bytes(value), place.media or None
+        return FilePart(None, bytes(value), place.media or None)
     if isinstance(value, Path):
         return _from_disk(place, value, value.name, "")
     if isinstance(value, str):
-        return None, _encoded(value), place.media or None
+        return FilePart(None, _encoded(value), place.media or None)
     if isinstance(value, Mapping):
         return _from_object(place, value, folder)
     raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
@@ -239,15 +254,16 @@ def _from_object(place: Place, value: Mapping[str, Any], folder: Path | None) ->
     """Return the file of an object as `FILE_TEXT` says."""
     name = str(value.get("name") or "")
     kind = str(value.get("type") or place.media or "")
+    # A line break in a type would begin another header of the part.
     if kind and not _MEDIA.fullmatch(kind):
         raise ValueRefusedError(f"{place.label}: {kind[:80]!a} is no media type.")
     _encoded(name)
     if isinstance(value.get("path"), str):
         return _from_disk(place, _allowed(place, value["path"], folder), name, kind)
     if isinstance(value.get("base64"), str):
-        return name or None, _from_base64(place, value["base64"]), kind or None
+        return FilePart(name or None, _from_base64(place, value["base64"]), kind or None)
     if isinstance(value.get("text"), str):
-        return name or None, _encoded(value["text"]), kind or None
+        return FilePart(name or None, _encoded(value["text"]), kind or None)
     raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
 
 
@@ -259,7 +275,8 @@ def _from_base64(place: Place, text: str) -> bytes:
 
 
 def _allowed(place: Place, said: str, folder: Path | None) -> Path:
-    """Return the path that a model names; a model must not send what the host did not offer."""
+    """Return the path of a file that a model names."""
+    # A model must not send what the host did not offer.
     if folder is None:
         raise ValueRefusedError(
             f"{place.label}: this program sends no files by path (`files=` of openapi_tools names a folder). "
@@ -267,6 +284,7 @@ def _allowed(place: Place, said: str, folder: Path | None) -> Path:
         )
     root = folder.resolve()
     try:
+        # Resolved, so that neither `..` nor a link leads out of the folder.
         path = (root / said).resolve()
     except (OSError, ValueError, RuntimeError):
         path = root
@@ -277,7 +295,7 @@ def _allowed(place: Place, said: str, folder: Path | None) -> Path:
 
 def _from_disk(place: Place, path: Path, name: str, kind: str) -> FilePart:
     try:
-        return name or path.name, path.read_bytes(), kind or place.media or None
+        return FilePart(name or path.name, path.read_bytes(), kind or place.media or None)
     except OSError as error:
         raise ValueRefusedError(f"{place.label}: the file cannot be read: {error.strerror}.") from None
 
@@ -316,7 +334,10 @@ def _deep(label: str, value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         inner = enumerate(value)
     else:
-        yield label, "" if value is None else write_text(value)
+        text = ""
+        if value is not None:
+            text = write_text(value)
+        yield label, text
         return
     for key, part in inner:
         yield from _deep(f"{label}[{key}]", part)
