@@ -163,13 +163,14 @@ class _OperationReader:
 
     def _name(self, method: str, path: str, operation: Mapping[str, Any], taken: set[str]) -> None:
         identifier = operation.get("operationId")
-        said = f"{method}{path}"
         if isinstance(identifier, str) and identifier.strip():
-            said = identifier
-        name = free_name(legal_name(said), taken)
-        self.named[method, path] = self.by_id[str(identifier)] = name
-        # Descriptions name operations in words of their own: "as returned by list-orders", "GET /orders".
-        self.by_words[canonical(str(identifier))] = name
+            name = free_name(legal_name(identifier), taken)
+            self.by_id[identifier] = name
+            # Descriptions name operations in words of their own: "as returned by list-orders", "GET /orders".
+            self.by_words[canonical(identifier)] = name
+        else:
+            name = free_name(legal_name(f"{method}{path}"), taken)
+        self.named[method, path] = name
         self.by_words.setdefault(canonical(path), name)
 
     def _report(self, refusals: Sequence[str], read: int) -> None:

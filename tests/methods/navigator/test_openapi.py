@@ -466,6 +466,20 @@ def test_a_link_of_the_document_counts():
     assert fed(chain)["reference"] == ("createOrder", "id")
 
 
+def test_a_link_by_path_is_not_taken_for_an_operation_without_an_id():
+    getter = {"parameters": [{"name": "id", "in": "path"}]}
+    link = {"operationRef": "#/paths/~1users~1{id}/get", "parameters": {"id": "$response.body#/id"}}
+    document = {
+        "paths": {
+            "/users/{id}": {"get": {**getter, "operationId": "getUser"}},
+            "/logins": {"post": {"operationId": "logIn", "responses": {"200": {"links": {"user": link}}}}},
+            "/nameless/{id}": {"get": getter},
+        }
+    }
+    specs = {spec.name: spec for spec in read_openapi(document)}
+    assert specs["logIn"].returns["x-links"] == [["getUser", "id", "id"]]
+
+
 EVENT = {"type": "object", "properties": {"order_id": {"type": "string"}}}
 
 
