@@ -174,14 +174,15 @@ class Navigator(Method):
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
         _check(query is None or isinstance(query, str), "query", "a text", query)
         out = self._out(avoid, available)
+        targets: Sequence[str]
         if target is None:
-            targets: Sequence[str] = targets_of(
-                self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id)
-            )
+            hits = self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id)
+            targets = targets_of(hits)
             if not targets:
                 return Plan(())
         else:
             targets = _targets_given(target, out)
+        # Read before the graph is held: reading waits for the lock of learning, and other plans wait for the graph.
         history = self.history()
         with self.dependencies() as graph:
             return plan(
@@ -352,7 +353,9 @@ class Navigator(Method):
     @property
     def learned(self) -> LinkScores | None:
         """Return the scores that `hgt` trained on the memory; None unless they are better than structure alone."""
-        return self.links.scores() if self._is_trained() else None
+        if not self._is_trained():
+            return None
+        return self.links.scores()
 
     def _is_trained(self) -> bool:
         """Return True if somebody trained links on this memory, now or in an earlier process."""
@@ -377,7 +380,9 @@ class Navigator(Method):
 
     def report(self) -> Section | None:
         """Return how good the trained table of links is, if one is used, and how called tools were found."""
-        links = self.links.report() if self._is_trained() else None
+        links: Section | None = None
+        if self._is_trained():
+            links = self.links.report()
         sums = self.evidence.searches()
         if not sums.model_calls:
             return links
@@ -430,8 +435,8 @@ class Navigator(Method):
         _check_names("avoid", avoid)
         if available is not None:
             _check_names("available", available)
-            return {*avoid, *(self.tools.keys() - set(available))}
-        return {*avoid}
+            return set(avoid) | (self.tools.keys() - set(available))
+        return set(avoid)
 
 
 def _are_aliases(aliases: object) -> bool:
@@ -451,9 +456,11 @@ def _check_names(what: str, names: object) -> None:
 
 
 def _targets_given(target: str | Sequence[str], out: Collection[str]) -> Sequence[str]:
-    targets = [target] if isinstance(target, str) else target
+    targets: Sequence[str] = target
+    if isinstance(target, str):
+        targets = [target]
     _check_names("target", targets)
-    if any(name in out for name in targets):
+    if not set(out).isdisjoint(targets):
         raise ConfigurationError("A target is among the tools that must not be used.")
     return targets
 

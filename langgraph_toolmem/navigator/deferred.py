@@ -22,6 +22,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -152,19 +153,19 @@ def described(spec: ToolSpec, why: str = "") -> str:
     about = " ".join(spec.description.split())
     if len(about) > MAX_ABOUT:
         about = " ".join([f"{about[: MAX_ABOUT - 1]}…", *_choices(spec.description)])
-    parts = [f"- {spec.name}"]
+    line = f"- {spec.name}"
     if about:
-        parts = [f"- {spec.name}: {about}"]
+        line = f"{line}: {about}"
     if why:
-        parts.append(f"({why})")
-    parts.append(f"arguments {_brief_schema(spec.parameters)}")
-    return " ".join(parts)
+        line = f"{line} ({why})"
+    return f"{line} arguments {_brief_schema(spec.parameters)}"
 
 
 def _brief_schema(parameters: Mapping[str, Any]) -> str:
     """Return a schema as JSON without titles, and without descriptions where it is long."""
     brief = _without("title", dict(parameters))
-    brief.pop("description", None)  # a tool's own description is in its line
+    # The tool's own description is in its line.
+    brief.pop("description", None)
     schema = _compact_json(brief)
     if len(schema) > MAX_SCHEMA:
         schema = _compact_json(_without("description", brief))
@@ -244,7 +245,10 @@ class DeferredTools:
             # Tools as dicts belong to the provider, such as a web search: they cannot be called by name.
             if isinstance(tool, BaseTool) and tool.name not in never_deferred:
                 names.append(tool.name)
-        return names if len(names) > self.options.k else []
+        # One search would find all of them, and asking for it costs a model call.
+        if len(names) <= self.options.k:
+            return []
+        return names
 
     def specs(self, tools: Iterable[Any]) -> Mapping[str, ToolSpec]:
         """Return the tools that can be called, by name."""
@@ -265,11 +269,9 @@ class DeferredTools:
         """Return what this model is asked with; `insisted`: names of ``tool_choice`` and of structured answers."""
         _check_names(tools)
         if thread_id is not None:
-            self._requested[thread_id] = [*tools]
-            self._requested.move_to_end(thread_id)
-            if len(self._requested) > self.MAX_THREADS:
-                self._requested.popitem(last=False)
-        deferred = {*self.names(tools)} - {*insisted}
+            self._keep_requested(thread_id, tools)
+        # A tool that the model has to call now must be in its list.
+        deferred = set(self.names(tools)) - set(insisted)
         always, later = _parted(tools, deferred)
         if not deferred:
             return Offer(always, list(messages))
@@ -283,6 +285,12 @@ class DeferredTools:
             return Offer([*hidden, *shown], referenced(messages, later.keys()), way)
         return Offer([*always, _search_form()], loaded(messages, later), way)
 
+    def _keep_requested(self, thread_id: str, tools: Iterable[Any]) -> None:
+        self._requested[thread_id] = list(tools)
+        self._requested.move_to_end(thread_id)
+        if len(self._requested) > self.MAX_THREADS:
+            self._requested.popitem(last=False)
+
     def searchable(self, built: Iterable[Any], thread_id: str | None) -> list[Any]:
         """Return the tools that a search in a thread looks through.
 
@@ -293,7 +301,7 @@ class DeferredTools:
             built: the tools of the tool node.
             thread_id: of the search; None if unknown.
         """
-        tools = [*built]
+        tools = list(built)
         known = set(_names(tools))
         for tool in self._requested.get(thread_id or "", ()):
             if name_of(tool) not in known:
@@ -330,17 +338,14 @@ class DeferredTools:
         tokens = self._costs.get(key)
         if tokens is None:
             # Anthropic does not count deferred tools before they are referenced.
-            sent = offer.tools if offer.way != "anthropic" else [tool for tool in offer.tools if not _is_hidden(tool)]
-            tokens = self._costs[key] = _ToolTokens(_tokens(sent), _tokens(tools))
-        deferred = {*self.names(tools)}
+            counted = [tool for tool in offer.tools if not _is_hidden(tool)]
+            tokens = self._costs[key] = _ToolTokens(_tokens(counted), _tokens(tools))
+        deferred = set(self.names(tools))
         revealed = revealed_in(messages)
-        first = later = never = 0
-        for call in answer.tool_calls:
-            if call["name"] in deferred:
-                number = revealed.get(call["name"], 0)
-                first += number == 1
-                later += number > 1
-                never += number == 0
+        # The number of the search that found each called tool; 0 for none.
+        numbers = [revealed.get(call["name"], 0) for call in answer.tool_calls if call["name"] in deferred]
+        first, never = numbers.count(1), numbers.count(0)
+        later = len(numbers) - first - never
         saved = max(0, tokens.of_all - tokens.sent)
         self.navigator.evidence.searched(ToolsSearched(first, later, never, tokens.sent, saved))
 
@@ -356,7 +361,9 @@ def _tokens(tools: Iterable[Any]) -> int:
     """Return the number of tokens, of about four characters each."""
     characters = 0
     for tool in tools:
-        form = tool if isinstance(tool, dict) else convert_to_openai_function(tool)
+        form = tool
+        if not isinstance(tool, dict):
+            form = convert_to_openai_function(tool)
         characters += len(json.dumps(form))
     return characters // 4
 
@@ -389,8 +396,12 @@ def _parted(tools: Iterable[Any], deferred: Collection[str]) -> tuple[list[Any],
 
 
 def _names(tools: Iterable[Any]) -> set[str]:
-    names = {name_of(tool) for tool in tools}
-    return {name for name in names if name is not None}
+    names: set[str] = set()
+    for tool in tools:
+        name = name_of(tool)
+        if name is not None:
+            names.add(name)
+    return names
 
 
 def _search_form() -> dict[str, Any]:
@@ -404,7 +415,8 @@ def _search_form() -> dict[str, Any]:
 
 
 def _call_form() -> dict[str, Any]:
-    """Return `call_tool` as a dict, which is sent as it is: in strict mode `arguments` would be closed, so empty."""
+    """Return `call_tool` as OpenAI takes functions."""
+    # A dict is sent as it is. Of a tool, strict mode would close the schema of `arguments`, so that it stayed empty.
     return {
         "type": "function",
         "function": {
@@ -448,8 +460,10 @@ def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> BridgedCall:
         arguments = {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
         return BridgedCall("", {}, "call_tool takes `name`, a text, and `arguments`, an object.")
-    refused = _problem_of(name, arguments, specs)
-    return BridgedCall(name, arguments if refused is None else {}, refused)
+    refusal = _problem_of(name, arguments, specs)
+    if refusal is not None:
+        return BridgedCall(name, {}, refusal)
+    return BridgedCall(name, arguments)
 
 
 def _problem_of(name: str, arguments: dict[str, Any], specs: Mapping[str, ToolSpec]) -> str | None:
@@ -458,7 +472,9 @@ def _problem_of(name: str, arguments: dict[str, Any], specs: Mapping[str, ToolSp
     spec = specs.get(name)
     if spec is None:
         near = nearest(name, specs)
-        guess = "" if near is None else f" The nearest name is {near!r}."
+        guess = ""
+        if near is not None:
+            guess = f" The nearest name is {near!r}."
         return f"There is no tool {name!r}.{guess} search_tools finds tools by what they do."
     # ToolNode validates only schemas that are models. A schema that cannot be read checks nothing.
     if spec.arguments_model is not None or not spec.has_readable_schema:
@@ -499,7 +515,7 @@ class SearchTools(BaseTool):
     tags: list[str] | None = Field(default_factory=["read_only", "idempotent"].copy)
     deferred: Any = Field(exclude=True, repr=False)
     messages_key: str = "messages"
-    _errors: ErrorLog = PrivateAttr(default_factory=lambda: ErrorLog(SEARCH_TOOL, logger))
+    _errors: ErrorLog = PrivateAttr(default_factory=partial(ErrorLog, SEARCH_TOOL, logger))
 
     def _run(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> tuple[str, dict[str, list[str]]]:
         try:
@@ -512,18 +528,21 @@ class SearchTools(BaseTool):
         deferred: DeferredTools = self.deferred
         navigator, state = deferred.navigator, getattr(runtime, "state", None)
         messages = read_key(state, self.messages_key) or ()
-        config = None if runtime is None else runtime.config
+        config = user = None
+        if runtime is not None:
+            config = runtime.config
+            user = user_id_of(config or None, runtime)
         tools = deferred.searchable(getattr(runtime, "tools", None) or (), thread_id_of(config, runtime))
         specs: Mapping[str, ToolSpec] = navigator.tools
         if tools:
             specs = deferred.specs(tools)
             navigator.core.catalogue.adopt(specs)
+        # What was found before is available still: a search that brings it again would be wasted.
         before = revealed_in(messages)
-        hidden = {*before}
+        hidden = set(before)
         if state is not None:
             hidden.update(left_out_now(state, messages_key=self.messages_key))
         names = [name for name in (deferred.names(tools) or specs) if name not in hidden]
-        user = None if runtime is None else user_id_of(runtime.config or None, runtime)
         reasons = find_tools(navigator, query, names, deferred.options.k, request=_request(messages), user_id=user)
         annotate({"toolmem.node": SEARCH_TOOL, "toolmem.found": len(reasons)})
         event = {"node": SEARCH_TOOL, "query": query, "found": reasons}
@@ -535,11 +554,11 @@ class SearchTools(BaseTool):
                 lines.append(described(specs[name], why))
         if before:
             lines.append(f"Found before: {', '.join(before)}.")
-        return "\n".join(lines) or "No tool fits these words. Try other words.", {"revealed": [*reasons]}
+        return "\n".join(lines) or "No tool fits these words. Try other words.", {"revealed": list(reasons)}
 
 
 def _request(messages: Iterable[Any]) -> str:
-    for message in reversed([*messages]):
+    for message in reversed(list(messages)):
         if isinstance(message, HumanMessage):
             return str(message.text)
     return ""
@@ -583,8 +602,9 @@ class RevealTools(Step["Navigator"]):
         search = search or ToolSearch()
         self.deferred = DeferredTools(method, replace(search, always=(*search.always, *always)), messages_key)
         self.tools = self.deferred.tools
-        self.given = None if tools is None else [*tools, *self.tools]
-        if self.given is not None:
+        self.given: list[Any] | None = None
+        if tools is not None:
+            self.given = [*tools, *self.tools]
             specs = read_tools(self.given)
             self.core.catalogue.adopt({name: spec for name, spec in specs.items() if name not in OWN_TOOLS})
 
@@ -593,8 +613,10 @@ class RevealTools(Step["Navigator"]):
         # Only the portable way can show a tool outside a search: the providers' blocks need a search to answer.
         if way_of(call.model, self.deferred.options.mode) != "portable":
             return NOTHING
-        tools = self.given if self.given is not None else call.offered
-        hidden = {*self.deferred.names(tools)} - call.left_out.keys() - revealed_in(call.messages).keys()
+        tools: Iterable[Any] = call.offered
+        if self.given is not None:
+            tools = self.given
+        hidden = set(self.deferred.names(tools)) - call.left_out.keys() - revealed_in(call.messages).keys()
         if not hidden:
             return NOTHING
         precedents = self.method.tool_search.precedents(call.user_id)
@@ -602,13 +624,17 @@ class RevealTools(Step["Navigator"]):
             return NOTHING
         votes = precedents.votes(self.core.read(call.messages, call.thread_id).request)
         specs = self.deferred.specs(tools)
-        ranked = []
+        likely = []
         for name, vote in votes.items():
             if vote >= SURE and name in hidden and name in specs:
-                ranked.append((-vote, name))
-        if not ranked:
+                likely.append(name)
+        if not likely:
             return NOTHING
-        names = [name for _, name in sorted(ranked)[: self.deferred.options.k]]
+
+        def most_votes_first(name: str) -> tuple[float, str]:
+            return -votes[name], name
+
+        names = sorted(likely, key=most_votes_first)[: self.deferred.options.k]
         return StepOutput(
             lines=[Line(described(specs[name]), name) for name in names],
             head="Runs with similar requests called these tools; call_tool calls them, search_tools finds others:",

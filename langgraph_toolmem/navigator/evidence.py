@@ -14,14 +14,14 @@ part that may be a name ("Ann") is not used before somebody else's run has shown
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record
+from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.navigator.history import Flow, History, ToolCalls, plain_path
@@ -40,6 +40,13 @@ HOURS: Final = 24
 
 Outputs = dict[str, dict[str, list[str]]]
 """Tool -> path of its results -> JSON types."""
+
+
+class VersionedOutputs(NamedTuple):
+    """Outputs of all tools with their version; None if that is the version that the reader knows."""
+
+    version: int
+    outputs: Outputs | None
 
 
 # --- what is recorded ---
@@ -120,14 +127,90 @@ class SearchSums(NamedTuple):
     model_calls: int
 
 
+@dataclass(slots=True)
+class DayUse:
+    """Calls of a tool on one day. On disk it is the list of these fields.
+
+    Attributes:
+        uses, failures: all of them, and those that failed.
+        sources: the tool before -> calls that went well right after it.
+    """
+
+    uses: int = 0
+    failures: int = 0
+    sources: dict[str, int] = field(default_factory=dict)
+
+    def to_plain(self) -> list[Any]:
+        return [self.uses, self.failures, self.sources]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> DayUse:
+        return cls(*plain)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """The latest decision about a tool. On disk it is the list of these fields.
+
+    Attributes:
+        when: time of the decision, in seconds since 1970.
+        good: its good calls when it was left out; None: it was put back.
+    """
+
+    when: float
+    good: int | None
+
+    def to_plain(self) -> list[Any]:
+        return [self.when, self.good]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> LeftOut:
+        return cls(*plain)
+
+
+@dataclass(slots=True)
+class DecidedWeights:
+    """Weights of links in place of the counted ones, {target: {source: weight}}. On disk it is the list of these."""
+
+    when: float = 0.0
+    by_target: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def to_plain(self) -> list[Any]:
+        return [self.when, self.by_target]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> DecidedWeights:
+        return cls(*plain)
+
+
+@dataclass(slots=True)
+class SeenField:
+    """A part of a tool's results. On disk it is the list of these fields.
+
+    Attributes:
+        types: its JSON types.
+        owner: digest of the one user whose runs showed it; "" for several or unknown.
+    """
+
+    types: list[str]
+    owner: str
+
+    def to_plain(self) -> list[Any]:
+        return [self.types, self.owner]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> SeenField:
+        return cls(*plain)
+
+
 class NavigatorEvidence(Table):
     """Recent uses, the latest decisions, and what results looked like.
 
     Attributes:
-        days: number of the day since 1970, as text -> target -> [uses, failures, {source: good uses of source→target}].
-        left: tool -> [when it was left out or put back, its good calls then]; None in place of the calls: put back.
-        weights: [when, {target: {source: weight}}]: weights in place of the counted ones.
-        outputs: tool -> path -> [JSON types, digest of the one user whose runs showed it]; "" for several or unknown.
+        days: number of the day since 1970, as text -> target -> its calls on that day.
+        left: tool -> the latest decision to leave it out or put it back.
+        weights: the latest weights of links.
+        outputs: tool -> path -> what its results showed there.
         searches: sums of `ToolsSearched`, and the number of model calls.
     """
 
@@ -144,12 +227,13 @@ class NavigatorEvidence(Table):
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.days: dict[str, dict[str, list[Any]]] = {}
-        self.left: dict[str, list[Any]] = {}
-        self.weights: list[Any] = [0.0, {}]
-        self.outputs: dict[str, dict[str, list[Any]]] = {}
-        self.searches: list[int] = [0] * 6
-        self.changes = 0  # of outputs
+        self.days: dict[str, dict[str, DayUse]] = {}
+        self.left: dict[str, LeftOut] = {}
+        self.weights = DecidedWeights()
+        self.outputs: dict[str, dict[str, SeenField]] = {}
+        self.searches = SearchSums(0, 0, 0, 0, 0, 0)
+        # Of outputs: the graph reads them again only after a change.
+        self.changes = 0
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -162,16 +246,35 @@ class NavigatorEvidence(Table):
             ToolsSearched: self._add_searches,
         }
 
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        return {
+            "days": {day: plain_of(uses) for day, uses in self.days.items()},
+            "left": plain_of(self.left),
+            "weights": self.weights.to_plain(),
+            "outputs": {tool: plain_of(row) for tool, row in self.outputs.items()},
+            "searches": list(self.searches),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        self.days = {day: records_of(DayUse, uses) for day, uses in state["days"].items()}
+        self.left = records_of(LeftOut, state["left"])
+        self.weights = DecidedWeights.from_plain(state["weights"])
+        self.outputs = {tool: records_of(SeenField, row) for tool, row in state["outputs"].items()}
+        self.searches = SearchSums(*state["searches"])
+
     def _add_use(self, tool: str, status: str, after: str | None, hour: int | None) -> None:
         """Count a call on its day, and, if it went well, the link into it from the tool called before."""
         if hour is None or status not in ("ok", "failed"):
             return
         counted = self.days.setdefault(str(hour // HOURS), {})
         if tool in counted or len(counted) < MAX_TARGETS:
-            uses, failures, sources = counted.get(tool) or [0, 0, {}]
-            counted[tool] = [uses + 1, failures + (status == "failed"), sources]
-            if status == "ok" and after is not None and (after in sources or len(sources) < MAX_SOURCES):
-                sources[after] = sources.get(after, 0) + 1
+            use = counted.setdefault(tool, DayUse())
+            use.uses += 1
+            use.failures += status == "failed"
+            if status == "ok" and after is not None:
+                _count_source(use.sources, after)
         if len(self.days) > MAX_DAYS:
             del self.days[min(self.days, key=int)]
 
@@ -180,42 +283,43 @@ class NavigatorEvidence(Table):
         for path, types in paths.items():
             known = row.get(path)
             if known is not None:
-                known_types, owner = known
+                known.types = sorted({*known.types, *types})
                 # A path that two users' runs showed belongs to neither, and stays when one of them is forgotten.
-                if user is not None and user != owner:
-                    owner = ""
-                row[path] = [sorted({*known_types, *types}), owner]
+                if user is not None and user != known.owner:
+                    known.owner = ""
             elif len(row) < MAX_PATHS:
-                row[path] = [sorted(types), user or ""]
+                row[path] = SeenField(sorted(types), user or "")
         self.changes += 1
 
     def _leave_out(self, calls: Mapping[str, int | None], when: float) -> None:
         for tool, good in calls.items():
-            decided, _ = self.left.get(tool, (when, None))
-            if when >= decided:
-                self.left[tool] = [when, good]
+            decided = self.left.get(tool)
+            # Records of other workers come in any order; the latest decision counts.
+            if decided is None or when >= decided.when:
+                self.left[tool] = LeftOut(when, good)
 
     def _put_back(self, tools: Iterable[str], when: float) -> None:
         self._leave_out(dict.fromkeys(tools), when)
 
     def _weigh(self, weights: dict[str, dict[str, float]], when: float) -> None:
-        if when >= self.weights[0]:
-            self.weights = [when, weights]
+        if when >= self.weights.when:
+            self.weights = DecidedWeights(when, weights)
 
     def _add_searches(self, *counts: int) -> None:
-        self.searches = [before + more for before, more in zip(self.searches, (*counts, 1), strict=True)]
+        sums = [before + more for before, more in zip(self.searches, (*counts, 1), strict=True)]
+        self.searches = SearchSums(*sums)
 
     # --- reading ---
 
     def left_out(self) -> frozenset[str]:
         """Return the tools that were pruned and did not go well since: they are in no plan."""
         tools = set()
-        for tool, (_, good_then) in self.left.items():
-            if good_then is None:  # it was put back
+        for tool, decided in self.left.items():
+            if decided.good is None:
                 continue
             good_now = self.graph.tools.get(tool, {}).get("ok", 0)
             # One call that goes well brings a tool back: what failed may have been the service, not the tool.
-            if good_now <= good_then:
+            if good_now <= decided.good:
                 tools.add(tool)
         return frozenset(tools)
 
@@ -229,9 +333,8 @@ class NavigatorEvidence(Table):
                 if len(row) + len(new) < MAX_PATHS:
                     new[path] = sorted(types)
                 continue
-            known_types, owner = known
-            seen_by_another = user and owner not in ("", user)
-            if seen_by_another or not set(types) <= set(known_types):
+            seen_by_another = user and known.owner not in ("", user)
+            if seen_by_another or not set(types) <= set(known.types):
                 new[path] = sorted(types)
         return new
 
@@ -240,10 +343,10 @@ class NavigatorEvidence(Table):
         usable: Outputs = {}
         for tool, row in self.outputs.items():
             usable[tool] = {}
-            for path, (types, owner) in row.items():
+            for path, seen in row.items():
                 # See the module: what one user's runs alone showed may be somebody's name.
-                if not owner or not _may_be_name(path):
-                    usable[tool][path] = list(types)
+                if not seen.owner or not _may_be_name(path):
+                    usable[tool][path] = list(seen.types)
         return usable
 
     def recent(self, now: float, days: float) -> dict[str, RecentUse]:
@@ -254,11 +357,11 @@ class NavigatorEvidence(Table):
         for day, counted in self.days.items():
             if not first <= int(day) <= today:
                 continue
-            for target, (uses, failures, sources) in counted.items():
+            for target, use in counted.items():
                 total = recent.setdefault(target, RecentUse())
-                total.calls += uses
-                total.failures += failures
-                total.sources.update(sources)
+                total.calls += use.uses
+                total.failures += use.failures
+                total.sources.update(use.sources)
         return recent
 
     def forget(self, gone: Forgotten) -> int:
@@ -266,11 +369,16 @@ class NavigatorEvidence(Table):
         if not gone.user:
             return 0
         for row in self.outputs.values():
-            owned = [path for path, (_, owner) in row.items() if owner == gone.user]
+            owned = [path for path, seen in row.items() if seen.owner == gone.user]
             for path in owned:
                 del row[path]
                 self.changes += 1
         return 0
+
+
+def _count_source(sources: dict[str, int], tool: str) -> None:
+    if tool in sources or len(sources) < MAX_SOURCES:
+        sources[tool] = sources.get(tool, 0) + 1
 
 
 def _may_be_name(path: str) -> bool:
@@ -334,13 +442,13 @@ class NavigatorSources:
         self._quiet[tool] = quiet + 1
         return quiet < patience or quiet % patience == 0
 
-    def outputs(self, since: int | None = None) -> tuple[int, Outputs | None]:
-        """Return what results of tools look like, with a number; None if that is the number that was given."""
+    def outputs(self, since: int | None = None) -> VersionedOutputs:
+        """Return what results of tools look like; nothing if their version is the one that was given."""
         with self.lock:
-            number = self._table.changes
-            if number == since:
-                return number, None
-            return number, self._table.usable_outputs()
+            version = self._table.changes
+            if version == since:
+                return VersionedOutputs(version, None)
+            return VersionedOutputs(version, self._table.usable_outputs())
 
     def history(self, *, at_once: bool = False) -> History:
         """Return the counts of past runs; `at_once`: with what other workers learned a moment ago."""
@@ -352,7 +460,7 @@ class NavigatorSources:
             recent = self._table.recent(self._core.now(), recent_days)
             view = view_of(graph)
             given = _given_by(graph)
-            decided = self._table.weights[1]
+            decided = self._table.weights.by_target
         uses: dict[str, float] = {}
         failures: dict[str, float] = {}
         for tool, counts in view.tools.items():
@@ -395,7 +503,9 @@ class NavigatorSources:
     def exclude(self, tools: Collection[str]) -> None:
         """Prune tools, each until it has more good calls than now."""
         with self.lock:
-            good = {tool: int(self._core.graph.tools.get(tool, {}).get("ok", 0)) for tool in tools}
+            good: dict[str, int] = {}
+            for tool in tools:
+                good[tool] = int(self._core.graph.tools.get(tool, {}).get("ok", 0))
             self._core.apply(None, [PrunedTool(good, self._core.now())])
         self._core.acknowledge()
 
@@ -423,11 +533,13 @@ class NavigatorSources:
     def searches(self) -> SearchSums:
         """Return the sums of what was counted."""
         with self.lock:
-            return SearchSums(*self._table.searches)
+            return self._table.searches
 
 
 def _same_specs(tools: Mapping[str, ToolSpec], others: Mapping[str, ToolSpec]) -> bool:
-    return len(tools) == len(others) and all(others.get(name) is spec for name, spec in tools.items())
+    if len(tools) != len(others):
+        return False
+    return all(others.get(name) is spec for name, spec in tools.items())
 
 
 def _given_by(graph: ToolGraph) -> dict[tuple[str, str], float]:

@@ -77,8 +77,10 @@ def _model_name(model: Any) -> str:
 
 def revealed_by(message: ToolMessage) -> list[str]:
     """Return the tools that one answer of `search_tools` found."""
-    artifact = message.artifact
-    names = artifact.get("revealed") if isinstance(artifact, Mapping) else None
+    # The host's state is not trusted: a checkpoint may hold any artifact.
+    if not isinstance(message.artifact, Mapping):
+        return []
+    names = message.artifact.get("revealed")
     if not isinstance(names, list):
         return []
     return [name for name in names if isinstance(name, str)]
@@ -86,7 +88,7 @@ def revealed_by(message: ToolMessage) -> list[str]:
 
 def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
     """Return the tools that searches of a thread found, with the number of the search in its turn, the latest last."""
-    most = 200  # of more tools, the latest stay revealed
+    most = 200  # tools; of more, the latest stay revealed
     searches: dict[str, int] = {}
     number = 0
     for message in messages:

@@ -30,7 +30,7 @@ def _is_invalid_resume(error: BaseException) -> bool:
     return is_invalid is not None and is_invalid(error)
 
 
-class ExecutedCall(NamedTuple):
+class GuardedCall(NamedTuple):
     """The call that a guard had executed."""
 
     tool: str
@@ -84,12 +84,12 @@ def never_ran(answer: ToolMessage) -> bool:
     return bool(answer.additional_kwargs.get(MARK, {}).get("ran") is False)
 
 
-def ran_instead(answer: ToolMessage) -> ExecutedCall | None:
+def ran_instead(answer: ToolMessage) -> GuardedCall | None:
     """Return the call that a guard had executed instead; None if it changed nothing."""
     mark = answer.additional_kwargs.get(MARK, {})
     if "tool" not in mark:
         return None
-    return ExecutedCall(str(mark["tool"]), dict(mark["args"]))
+    return GuardedCall(str(mark["tool"]), dict(mark["args"]))
 
 
 def _executed(request: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
@@ -25,6 +25,13 @@ FRESH_SECONDS: Final = 1.0
 """Counts of the evidence graph are read anew at most this often."""
 
 
+class _ReadCounts(NamedTuple):
+    """Counts of past runs, and when they were read, in seconds of the monotonic clock."""
+
+    when: float
+    history: History
+
+
 class CurrentGraph:
     """The graph of one memory, made when it is first needed. Safe for threads."""
 
@@ -34,7 +41,7 @@ class CurrentGraph:
         self._graph: ToolDependencyGraph | None = None
         self._specs: Mapping[str, ToolSpec] | None = None
         self._outputs: int | None = None
-        self._history: tuple[float, History] | None = None
+        self._counts: _ReadCounts | None = None
 
     @contextmanager
     def held(self) -> Iterator[ToolDependencyGraph]:
@@ -44,14 +51,15 @@ class CurrentGraph:
 
     def history(self, *, at_once: bool = False) -> History:
         """Return the counts of past runs, at most `FRESH_SECONDS` old; `at_once`: as they are now."""
-        now = time.monotonic()
-        if at_once or self._history is None or now - self._history[0] > FRESH_SECONDS:
-            self._history = now, self._evidence.history(at_once=at_once)
-        return self._history[1]
+        now, counts = time.monotonic(), self._counts
+        # Without the lock: a plan holds it for as long as it searches.
+        if at_once or counts is None or now - counts.when > FRESH_SECONDS:
+            counts = self._counts = _ReadCounts(now, self._evidence.history(at_once=at_once))
+        return counts.history
 
     def expire(self) -> None:
         """Have the counts read anew when they are needed: what was decided changes them."""
-        self._history = None
+        self._counts = None
 
     def rebuilt(self) -> ToolDependencyGraph:
         """Return another graph of the same tools. It may take seconds; the present one is free."""
@@ -62,13 +70,14 @@ class CurrentGraph:
     def _current(self) -> ToolDependencyGraph:
         """Return the graph with what changed since the last time; tools that did not are not read again."""
         specs, left_out = self._evidence.tools(), self._evidence.left_out()
-        self._outputs, changed = self._evidence.outputs(self._outputs)
-        outputs = changed or {}
+        seen = self._evidence.outputs(self._outputs)
+        self._outputs = seen.version
+        outputs = seen.outputs or {}
         graph = self._graph
         if graph is None:
             graph = self._graph = self._made(specs.values(), outputs)
-        for tool, seen in outputs.items():
-            graph.note_outputs(tool, seen)
+        for tool, paths in outputs.items():
+            graph.note_outputs(tool, paths)
         if left_out != graph.left_out:
             graph.exclude(left_out)
         if specs is not self._specs:

@@ -90,12 +90,13 @@ class ToolDependencyGraph:
     def _add(self, spec: ToolSpec) -> None:
         name = spec.name
         self.remove(name)
+        seen: Mapping[str, Iterable[str]] | None = self._observed.get(name, {})
         # A watch never answers, so it gives nothing to others.
-        gives = name not in self.left_out and not spec.streams
-        node = ApiNode.of(spec, self._observed.get(name, {}) if gives else None)
+        if name in self.left_out or spec.streams:
+            seen = None
+        node = ApiNode.of(spec, seen)
         keys = self._keys[name] = set()
-        inputs, outputs = node.read()
-        for port in (*inputs, *outputs):
+        for port in node.ports():
             key = self.key_of(port)
             cluster = self.clusters.get(key)
             if cluster is None:
@@ -110,6 +111,7 @@ class ToolDependencyGraph:
 
     def remove(self, tool: str) -> None:
         """Remove a tool, but not what was observed of it; one that is unknown is no error."""
+        # Each tool counts for how rare the words of all names are.
         self._rarities = {}
         node = self.apis.pop(tool, None)
         if node is None:
@@ -144,7 +146,8 @@ class ToolDependencyGraph:
         """Have these tools, and no others, give nothing to others. One can still plan for them [O]."""
         changed = self.left_out.symmetric_difference(tools)
         self.left_out = frozenset(tools)
-        self.update([self.apis[tool].spec for tool in sorted(changed) if tool in self.apis])
+        # Added again, since an excluded tool has no outputs in the clusters.
+        self.update([self.apis[tool].spec for tool in sorted(changed & self.apis.keys())])
 
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
@@ -201,6 +204,7 @@ class ToolDependencyGraph:
                 before = links.get((link.producer, link.output))
                 if before is None or before.fit < link.fit:
                     links[link.producer, link.output] = link
+        # Names may say more than what an id is of (`ancestor_folder_id`): docs/figures.md, plans over public APIs.
         if not links and port.meaning.words & LEXICON.identifiers:
             for link in self._by_rest_of_name(port):
                 links[link.producer, link.output] = link
@@ -218,7 +222,9 @@ class ToolDependencyGraph:
         if count <= 0:
             return
         # An id of nothing in particular fits many inputs, and so do values that many tools give.
-        certainty = 0.3 if cluster.vague else 1.0
+        certainty = 1.0
+        if cluster.vague:
+            certainty = 0.3
         share = certainty / (1 + math.log2(count) / 4)
         for tool in self._nearest(port.tool, cluster.producers, most):
             node = self.apis[tool]
@@ -272,7 +278,9 @@ class ToolDependencyGraph:
         if nouns:
             return nouns
         entity = entity_of(tool)
-        return (entity,) if entity else ()
+        if not entity:
+            return ()
+        return (entity,)
 
     def affinity(self, one: str, other: str) -> float:
         """Return how much of their names two tools share, rare words weighing more; 0 to 1."""

@@ -33,7 +33,9 @@ class Cluster:
 
     def add(self, port: Port) -> None:
         """Add an input or output."""
-        side = self.producers if port.direction == "out" else self.consumers
+        side = self.consumers
+        if port.direction == "out":
+            side = self.producers
         side[port.tool] = (*side.get(port.tool, ()), port.path)
 
     def remove(self, tool: str) -> None:
@@ -51,14 +53,17 @@ class Cluster:
         """Return its words and shape as a text; unlike that of every other one."""
         words, shape = self.key
         # What it is of comes first: "city name", not "name city".
-        said = sorted(words - LEXICON.generic) + sorted(words & LEXICON.generic)
-        label = " ".join(said)
-        return label if shape == "scalar" else f"{label} ({shape})"
+        ordered = sorted(words - LEXICON.generic) + sorted(words & LEXICON.generic)
+        label = " ".join(ordered)
+        if shape == "scalar":
+            return label
+        return f"{label} ({shape})"
 
     @property
     def vague(self) -> bool:
         """Return True if nothing says of what its members are the id, name, count ..."""
-        return self.key[1] != "alias" and self.key[0] <= LEXICON.generic
+        words, shape = self.key
+        return shape != "alias" and words <= LEXICON.generic
 
 
 @dataclass(frozen=True)
@@ -84,20 +89,16 @@ class ApiNode:
     def of(cls, spec: ToolSpec, seen: Mapping[str, Iterable[str]] | None) -> ApiNode:
         """Return the node of a tool."""
         # Verbs and prepositions are in the names of unrelated tools: they would make all of them akin.
-        words = {
-            stem(word)
-            for word in canonical(spec.name)
-            if word not in LEXICON.generic | LEXICON.prepositions | LEXICON.strict_verbs
-        }
+        telling = set(canonical(spec.name)) - LEXICON.generic - LEXICON.prepositions - LEXICON.strict_verbs
+        words = {stem(word) for word in telling}
+        # Marked, so that a tag and a word of a name are never the same.
         words.update(f"#{tag}" for tag in spec.tags)
         return cls(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
     @cached_property
     def inputs(self) -> tuple[Port, ...]:
         """The values that a call takes."""
-        # The branches of a composed schema may have a path in common; the last one counts.
-        by_path = {port.path: port for port in inputs_of(self.spec)}
-        return tuple(by_path.values())
+        return self._read_inputs()
 
     @cached_property
     def outputs(self) -> tuple[Port, ...]:
@@ -109,11 +110,15 @@ class ApiNode:
         """The inputs that a call must have."""
         return tuple(port for port in self.inputs if port.required)
 
-    def read(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def ports(self) -> tuple[Port, ...]:
         """Return its inputs and outputs, and keep none."""
+        inputs = self._read_inputs()
+        return *inputs, *self._outputs(inputs)
+
+    def _read_inputs(self) -> tuple[Port, ...]:
+        # The branches of a composed schema may have a path in common; the last one counts.
         by_path = {port.path: port for port in inputs_of(self.spec)}
-        inputs = tuple(by_path.values())
-        return inputs, self._outputs(inputs)
+        return tuple(by_path.values())
 
     def _outputs(self, inputs: tuple[Port, ...]) -> tuple[Port, ...]:
         if self.seen is None:
@@ -123,11 +128,15 @@ class ApiNode:
     @property
     def path(self) -> str:
         """Return the path of its route; "" for a tool without one."""
-        return "" if self.route is None else self.route.path
+        if self.route is None:
+            return ""
+        return self.route.path
 
     def collection_of(self, port: Port) -> str:
         """Return the path of the collection that an input picks an element of; "" if it picks none."""
-        return "" if self.route is None else self.route.slots.get(port.path, "")
+        if self.route is None:
+            return ""
+        return self.route.slots.get(port.path, "")
 
     @property
     def nouns(self) -> frozenset[str]:
@@ -147,4 +156,6 @@ def _producer_prior(spec: ToolSpec) -> float:
         if not verb:
             return unclear
         reads = verb in LEXICON.reading
-    return reading if reads else changing
+    if reads:
+        return reading
+    return changing

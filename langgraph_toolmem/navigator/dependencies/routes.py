@@ -119,12 +119,15 @@ class RouteIndex:
         for output in self._linked.get((port.tool, port.path), ()):
             if output.tool not in self._apis or output.tool in left_out:
                 continue
-            path, fit = output.path, 1.0
-            if not path:
-                # "As returned by GET /orders" names an operation: which part of its answer is ours to find.
-                element = self._element(output.tool, port, ())
-                path, fit = element.path if element is not None else "", SAME_NAME
-            yield Link(output.tool, path, port.tool, port.path, fit, "route")
+            if output.path:
+                yield Link(output.tool, output.path, port.tool, port.path, 1.0, "route")
+                continue
+            # "As returned by GET /orders" names an operation: which part of its answer is ours to find.
+            element = self._element(output.tool, port, ())
+            path = ""
+            if element is not None:
+                path = element.path
+            yield Link(output.tool, path, port.tool, port.path, SAME_NAME, "route")
 
     def _others(self, tools: Iterable[str], consumer: str, taken: Collection[str] = ()) -> list[str]:
         return [tool for tool in tools if tool != consumer and tool not in taken]
@@ -196,9 +199,10 @@ class RouteIndex:
             nouns = _without_identifiers(canonical(level))
             if nouns:
                 return nouns
-        node = self._apis[port.tool]
-        collection = "" if node.route is None else node.route.slots.get(port.path, node.route.path)
-        return _without_identifiers(resource(collection))
+        route = self._apis[port.tool].route
+        if route is None:
+            return ()
+        return _without_identifiers(resource(route.slots.get(port.path, route.path)))
 
     def _lists_named(self, nouns: tuple[str, ...], consumer: ApiNode) -> list[str]:
         """Return tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
@@ -251,7 +255,9 @@ class RouteIndex:
             names = self._names_in_slot[collection] = set()
             for tool in self._in_slots.get(collection, ()):
                 route = self._apis[tool].route
-                for name, place in route.slots.items() if route is not None else ():
+                if route is None:
+                    continue
+                for name, place in route.slots.items():
                     if place == collection:
                         names.add(name)
         return names
@@ -269,8 +275,9 @@ def _sought(port: Port, route: EntityRoute) -> _SoughtCollection | None:
 def _may_fill_slot(link: Link, port: Port, producer: EntityRoute, consumer: EntityRoute, slot: str) -> bool:
     """Return False for a value that a path must not take from this producer."""
     addressed = f"{slot}/{{}}"
+    # Whom to delete is not who asks for it.
     if producer.of_caller and not consumer.reads and consumer.path == addressed:
-        return False  # whom to delete is not who asks for it
+        return False
     if consumer.method != "PUT" or not consumer.writes_content:
         return True
     of_the_collection = producer.path in (slot, addressed) and not _is_own_id(link.output)

@@ -41,7 +41,12 @@ class Solution(NamedTuple):
     nodes: int = 0
 
 
-def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
+def never() -> bool:
+    """Return False: a search without a limit on time."""
+    return False
+
+
+def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = never, *, exact: bool = False) -> Solution:
     """Return the most reliable draft; `exact`: without the two cuts that may lose a better chain. See the module."""
     settings = problem.settings
     if exact:
@@ -65,8 +70,10 @@ class _Search:
         self.problem = problem
         self.settings = settings
         self.expired = expired
+        # Both change on the way down and are put back on the way up.
         self.levels = {problem.target: 0}
         self.draft: Assignment = {}
+        # Question -> the lowest value of the choices that ask it so far.
         self.asked: dict[tuple[object, ...], float] = {}
         self.best = Solution({}, -1.0)
         self.nodes = 0
@@ -95,6 +102,7 @@ class _Search:
         """Return what a choice does to the score, and note that the user is asked."""
         if choice.kind != "user":
             return choice.value
+        # A question that serves several inputs costs once, as much as the dearest of them.
         before = self.asked.get(choice.question, 1.0)
         self.asked[choice.question] = min(before, choice.value)
         return self.asked[choice.question] / before
@@ -133,6 +141,7 @@ class _Search:
             return
         port, rest = still[0], still[1:]
         for choice in self._worth_trying(port):
+            # A search that is over goes on until it has one chain: a plan without any is of no use.
             if self.over and self.best.score >= 0:
                 return
             before = self.best
@@ -195,7 +204,9 @@ class _Search:
     def _score(self, port: Port, choice: Choice) -> float:
         """Return S(u) of the producer of a choice."""
         direct = self.problem.direct(choice.origin)
-        to_target = direct if port.tool == self.problem.target else 0.0
+        to_target = 0.0
+        if port.tool == self.problem.target:
+            to_target = direct
         level = self.levels[port.tool] + 1
         return float(self.settings.delta**level * (choice.value + to_target + direct))
 

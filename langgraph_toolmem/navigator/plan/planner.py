@@ -130,7 +130,7 @@ class Chain:
     @property
     def complete(self) -> bool:
         """Return True if the user is asked for nothing but what a user can know."""
-        return not any(ask.system_value for ask in self.asks)
+        return _system_values(self) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,9 @@ class Plan:
     @property
     def chain(self) -> Chain | None:
         """Return the best chain; None if there is none."""
-        return self.chains[0] if self.chains else None
+        if not self.chains:
+            return None
+        return self.chains[0]
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -160,8 +162,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a state or a stream."""
-        found: dict[str, Any] = to_jsonable_python(self)
-        return found
+        plain: dict[str, Any] = to_jsonable_python(self)
+        return plain
 
 
 def tree(chain: Chain) -> str:
@@ -181,8 +183,9 @@ def tree(chain: Chain) -> str:
             return
         written.add(tool)
         for feed in step.feeds:
-            mark = "" if feed.required else "?"
-            head = f"{feed.input}{mark} <- "
+            head = f"{feed.input} <- "
+            if not feed.required:
+                head = f"{feed.input}? <- "
             if feed.source == "step":
                 write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
             elif feed.source == "done":
@@ -197,23 +200,27 @@ def tree(chain: Chain) -> str:
 def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
     """Return the steps of a valid draft in an order in which each has what it needs, the target last."""
     levels = step_depths(draft, problem.target, problem.settings.depth) or {problem.target: 0}
-    order = sorted(levels, key=lambda tool: (-levels[tool], tool))
+
+    def deepest_first(tool: str) -> tuple[int, str]:
+        return -levels[tool], tool
+
+    order = sorted(levels, key=deepest_first)
     feeds: dict[str, tuple[InputSource, ...]] = {}
     gifts: dict[str, list[OutputUse]] = {tool: [] for tool in order}
     asks: dict[tuple[object, ...], Question] = {}
     for tool in order:
-        own = []
+        own_feeds = []
         for port in problem.graph.apis[tool].inputs:
             feed = _feed(port, draft.get(port.key), problem, feeds)
             if feed is None:
                 continue
-            own.append(feed)
+            own_feeds.append(feed)
             if feed.source == "step":
                 gifts[feed.origin].append(OutputUse(feed.output, tool, feed.input))
             elif feed.source == "user":
                 choice = draft[port.key]
                 asks[choice.question] = _asked(port, choice, asks.get(choice.question))
-        feeds[tool] = tuple(own)
+        feeds[tool] = tuple(own_feeds)
     steps = [ChainStep(tool, feeds[tool], tuple(gifts[tool])) for tool in order]
     return Chain(problem.target, tuple(steps), tuple(asks.values()), score)
 
@@ -246,6 +253,7 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
     if name is not None:
         return Choice("known", name, "", 1.0)
     sources = {flow.source for flow in problem.history.flows_into(port.tool, port.parameter)}
+    # Most inputs end here: their options are not worked out.
     if not sources.intersection((*earlier, *problem.done)):
         return None
     best: Choice | None = None
@@ -290,7 +298,9 @@ def plan(
     Raises:
         ConfigurationError: there is no target, or it is unknown.
     """
-    names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
+    if isinstance(targets, str):
+        targets = [targets]
+    names = list(dict.fromkeys(targets))
     if not names:
         raise ConfigurationError("plan needs a target: the name of the tool to end with.")
     search = _PlanSearches(
@@ -317,7 +327,9 @@ class _PlanTimer:
 
     def __init__(self, clock: Callable[[], float] | None, budget: float) -> None:
         self._clock = clock
-        self._end = 0.0 if clock is None else clock() + budget
+        self._end = 0.0
+        if clock is not None:
+            self._end = clock() + budget
 
     def expired(self) -> bool:
         return self._clock is not None and self._clock() >= self._end
@@ -343,6 +355,7 @@ class _PlanSearches:
         """Return the best chain to a target, and others without one of its steps each; best first."""
         chain = self._best_chain(target, avoid)
         routes = {chain.tools: chain}
+        # Without one step each, so that every one of them survives the failure of a step.
         for step in chain.steps[:-1]:
             if len(routes) >= k:
                 break
@@ -361,7 +374,7 @@ class _PlanSearches:
             problem.leave_aside(reach_of(problem))
             solution = self._solve(problem)
         if self.strategy == "alpha_beta" and asks_for_system_value(solution.draft) and not solution.cut_short:
-            # As in chess: when the window was too narrow to hold an answer, once more with an open one.
+            # The lossy cuts may have cut the only complete chain off, so the search is made once more without them.
             exact = alpha_beta(problem, self.timer.expired, exact=True)
             if exact.score > solution.score:
                 solution = exact
@@ -398,7 +411,9 @@ class Recombination:
     @property
     def chain(self) -> Chain | None:
         """Return the best chain of the plan."""
-        return None if self.plan is None else self.plan.chain
+        if self.plan is None:
+            return None
+        return self.plan.chain
 
 
 def same_effects(one: ToolSpec, other: ToolSpec) -> bool:
@@ -429,7 +444,7 @@ def equivalents(
     wanted_paths = set(needed)
     gives, takes = _cluster_ids(graph, node.outputs), _cluster_ids(graph, node.inputs)
     wanted = _cluster_ids(graph, [port for port in node.outputs if port.path in wanted_paths])
-    scores = {}
+    scores: dict[str, float] = {}
     for other in _candidates(graph, node, wanted):
         candidate = graph.apis[other]
         if other == tool or other in avoid or not same_effects(node.spec, candidate.spec):
@@ -441,11 +456,24 @@ def equivalents(
             is_equivalent, given = wanted <= its_outputs, 1.0
         else:
             is_equivalent, given = max(outputs, inputs) >= 0.5, outputs
-        if is_equivalent:
-            missing = [port for port in candidate.needs if graph.cluster_of(port).id not in takes]
-            score = 0.4 * given + 0.4 * inputs + 0.2 * graph.affinity(tool, other)
-            scores[other] = score / (1 + len(missing))
-    return sorted(scores, key=lambda other: (-scores[other], other))
+        if not is_equivalent:
+            continue
+        score = 0.4 * given + 0.4 * inputs + 0.2 * graph.affinity(tool, other)
+        scores[other] = score / (1 + _count_missing(graph, candidate, takes))
+
+    def best_first(other: str) -> tuple[float, str]:
+        return -scores[other], other
+
+    return sorted(scores, key=best_first)
+
+
+def _count_missing(graph: ToolDependencyGraph, candidate: ApiNode, takes: Collection[str]) -> int:
+    """Return how many values a candidate needs that the tool which it replaces does not take."""
+    missing = 0
+    for port in candidate.needs:
+        if graph.cluster_of(port).id not in takes:
+            missing += 1
+    return missing
 
 
 def _cluster_ids(graph: ToolDependencyGraph, ports: Iterable[Port]) -> set[str]:
@@ -477,27 +505,30 @@ def recombine(
     """
     out = frozenset(failed)
     # A generator of names would be empty for the second target.
-    values = known if isinstance(known, Mapping) else list(known)
+    if not isinstance(known, Mapping):
+        known = list(known)
+    still_done = [tool for tool in done if tool not in out]
     allowed = _system_values(chain)
     targets, fallbacks = _replacements(graph, chain, out, {*out, *done})
     for target in targets:
-        found = plan(
+        new_plan = plan(
             graph,
             target,
-            values,
+            known,
             settings=settings,
             history=history,
             learned=learned,
             avoid=out,
-            done=[tool for tool in done if tool not in out],
+            done=still_done,
             clock=clock,
             budget=budget,
         )
-        if found.chain is not None and _system_values(found.chain) <= allowed:
-            for tool in found.chain.tools:
-                if tool in fallbacks:
-                    return Recombination("equivalent", found, tool)
-            return Recombination("upstream", found)
+        if new_plan.chain is None or _system_values(new_plan.chain) > allowed:
+            continue
+        for tool in new_plan.chain.tools:
+            if tool in fallbacks:
+                return Recombination("equivalent", new_plan, tool)
+        return Recombination("upstream", new_plan)
     return Recombination("none")
 
 
@@ -529,13 +560,16 @@ def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[str]) -> 
     hub = 500  # a parameter of more tools than this says nothing about what is equivalent
     if wanted:
         by_id = {cluster.id: cluster for cluster in graph.clusters.values()}
-        clusters = [by_id[identifier] for identifier in sorted(wanted)]
-        rarest = min(clusters, key=lambda cluster: len(cluster.producers))
-        return list(rarest.producers)
+        producers = [by_id[identifier].producers for identifier in sorted(wanted)]
+        # Whatever takes the tool's place gives all of them, so the smallest set has all candidates.
+        fewest = min(producers, key=len)
+        return list(fewest)
     candidates: dict[str, None] = {}
     for port in (*node.outputs, *node.inputs):
         cluster = graph.cluster_of(port)
-        tools = cluster.producers if port.direction == "out" else cluster.consumers
+        tools = cluster.consumers
+        if port.direction == "out":
+            tools = cluster.producers
         if not cluster.vague and len(tools) <= hub:
             candidates.update(dict.fromkeys(tools))
     return list(candidates)

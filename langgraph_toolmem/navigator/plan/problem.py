@@ -76,6 +76,9 @@ class PlanSettings:
         def is_from_zero(value: Any) -> bool:
             return is_number(value) and value >= 0
 
+        def is_count_from_zero(value: Any) -> bool:
+            return is_count(value, 0)
+
         for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak"):
             expect(self, name, "a share from 0 to 1", is_share)
         expect(self, "delta", "a number above 0 and below 1", is_inner_share)
@@ -83,7 +86,7 @@ class PlanSettings:
             expect(self, name, "a number from 0", is_from_zero)
         for name in ("max_options", "max_nodes"):
             expect(self, name, "a whole number from 1", is_positive_count)
-        expect(self, "depth", "a whole number from 0", lambda value: is_count(value, 0))
+        expect(self, "depth", "a whole number from 0", is_count_from_zero)
 
 
 class Choice(NamedTuple):
@@ -162,9 +165,10 @@ def _recorded_source(port: Port, history: History) -> ValueSource | None:
 def _is_of_the_client(port: Port) -> bool:
     """Return True for keys, tokens and idempotency keys: no operation gives them, the client has or makes them."""
     name = canonical(_last_level(port.path))
+    # An interaction's token comes with the interaction.
     if name[-1:] in (("token",), ("secret",)):
-        return True  # an interaction's token comes with the interaction
-    said = {*name}
+        return True
+    said = set(name)
     if said & {"idempotency", "nonce", "apikey"} or {"api", "key"} <= said or {"client", "id"} <= said:
         return True
     of_credentials = word_set("key token secret access api auth bearer client user app")
@@ -211,9 +215,12 @@ class Producers:
             if tool == port.tool or not self._may_call(tool, port.tool):
                 continue
             weight = self.weight(link)
-            if weight > 0 and (tool not in best or weight > best[tool].value):
-                kind: Literal["done", "step"] = "done" if tool in self.done else "step"
-                best[tool] = Choice(kind, tool, link.output, weight)
+            if weight <= 0 or (tool in best and weight <= best[tool].value):
+                continue
+            kind: Literal["done", "step"] = "step"
+            if tool in self.done:
+                kind = "done"
+            best[tool] = Choice(kind, tool, link.output, weight)
         return tuple(sorted(best.values(), key=_most_likely_first))
 
     def weight(self, link: Link) -> float:
@@ -239,11 +246,13 @@ class Producers:
 
     def _asks_for(self, spec: ToolSpec) -> bool:
         """Return True if the request says, in its words, what a tool does and to what."""
-        said = {*canonical(spec.name), *canonical_words(words(spec.description.split(".", 1)[0]))}
         nouns = set(self.graph.nouns(spec.name))
-        verbs = (said & LEXICON.verbs) - LEXICON.reading - nouns
         if not nouns or not nouns <= self._asked:
             return False
+        # Later sentences speak of other tools, too ("use cancel_order to undo it").
+        first_sentence = spec.description.split(".", 1)[0]
+        said = {*canonical(spec.name), *canonical_words(words(first_sentence))}
+        verbs = (said & LEXICON.verbs) - LEXICON.reading - nouns
         return bool(verbs & self._asked)
 
 
@@ -264,6 +273,7 @@ class PlanSearch:
         avoid: Collection[str] = (),
     ) -> None:
         self.graph, self.history = producers.graph, producers.history
+        # Raises for a target that is no tool of the graph.
         self.graph.api(target)
         self.producers, self.target, self.settings = producers, target, settings
         self.avoid, self.done = frozenset(avoid) - {target}, producers.done - {target}
@@ -327,15 +337,21 @@ class PlanSearch:
         is_bare = len(own) == 1 and own[0] in LEXICON.generic
         if own == canonical(known.path) and (port.tool == self.target or not is_bare):
             return 3
-        same = (known.meaning.words, known.meaning.shape) == (port.meaning.words, port.meaning.shape)
-        if known.meaning.vague or not (same or self.graph.key_of(known) == self.graph.key_of(port)):
+        if known.meaning.vague or not self._mean_the_same(known, port):
             return 0
         role = port.meaning.role
         if role == known.meaning.role:
             return 2
+        # Where a flight begins is not where it ends.
         if role and known.meaning.role:
-            return 0  # where a flight begins is not where it ends
+            return 0
         return 1
+
+    def _mean_the_same(self, known: Port, port: Port) -> bool:
+        if (known.meaning.words, known.meaning.shape) == (port.meaning.words, port.meaning.shape):
+            return True
+        # Aliases join what words do not.
+        return self.graph.key_of(known) == self.graph.key_of(port)
 
     def direct(self, tool: str) -> float:
         """Return the weight of the best link from a tool to an input of the target, w(u→target)."""
@@ -351,7 +367,8 @@ class PlanSearch:
         """Return how many of a step's required inputs another tool could give."""
         helped = 0
         for port in self.needs(consumer):
-            helped += tool in (choice.origin for choice in self.options(port))
+            origins = [choice.origin for choice in self.options(port)]
+            helped += tool in origins
         return helped
 
     def _find(self, port: Port) -> tuple[Choice, ...]:
@@ -360,14 +377,10 @@ class PlanSearch:
             return (Choice("known", name, "", 1.0),)
         settings = self.settings
         source = value_source(port, self.history)
-        givers: list[Choice] = []
-        if source.sort != "user":
-            givers = [giver for giver in self.producers.of(port) if giver.origin != self.target]
+        givers = self._givers(port, source)
         if source.sort == "either" and (not givers or givers[0].value < settings.weak):
             source, givers = ValueSource("user", "nothing is likely to produce it"), []
-        if self._reach is not None:
-            key = self.graph.key_of(port)
-            givers = [giver for giver in givers if not self._reach.is_circle(giver.origin, key)]
+        givers = self._within_reach(port, givers)
         # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
         if not givers and source.sort == "produced":
@@ -379,8 +392,22 @@ class PlanSearch:
         user = Choice("user", "", "", costs[source.sort], source.reason, source.sort, question)
         return tuple(sorted([*likely, user], key=self._rank))
 
+    def _givers(self, port: Port, source: ValueSource) -> list[Choice]:
+        """Return the tools that may give an input its value; none for a value that is the user's."""
+        if source.sort == "user":
+            return []
+        # The target is the last call, so nothing is taken from it.
+        return [giver for giver in self.producers.of(port) if giver.origin != self.target]
+
+    def _within_reach(self, port: Port, givers: list[Choice]) -> list[Choice]:
+        if self._reach is None:
+            return givers
+        key = self.graph.key_of(port)
+        return [giver for giver in givers if not self._reach.is_circle(giver.origin, key)]
+
     def _who_has(self, port: Port) -> ValueSource | None:
         """Return who has an identifier that no tool gives, and why; None if nothing says so."""
+        # The user may have had it made before: a plan makes nothing only to get an id.
         writers = self.producers.writers(port) - {self.target}
         if writers:
             return ValueSource("either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change")
@@ -396,13 +423,13 @@ class PlanSearch:
     def _kind_of(self, port: Port) -> str:
         """Return the input next to an id that says what sort it is: `source_type` of `source_id`; "" for none."""
         place, _, level = port.path.replace("[]", "").rpartition(".")
-        of = set(canonical(level)) - LEXICON.identifiers
+        thing = set(canonical(level)) - LEXICON.identifiers
         for other in self.needs(port.tool):
-            beside, _, name = other.path.replace("[]", "").rpartition(".")
-            if beside != place:
+            other_place, _, name = other.path.replace("[]", "").rpartition(".")
+            if other_place != place:
                 continue
             *nouns, last = canonical(name) or ("",)
-            if last in ("type", "kind") and (not of or of == set(nouns)):
+            if last in ("type", "kind") and (not thing or thing == set(nouns)):
                 return other.path
         return ""
 
@@ -413,15 +440,17 @@ class PlanSearch:
 
     def _rank(self, choice: Choice) -> tuple[float, str]:
         """Return the place of a choice: a step costs more than an answer of the user of the same value."""
-        cost = self.settings.delta if choice.kind == "step" else 1.0
-        return -choice.value * cost, choice.origin
+        if choice.kind == "step":
+            return -choice.value * self.settings.delta, choice.origin
+        return -choice.value, choice.origin
 
 
 def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
     """Return values somebody has as outputs without a tool."""
-    values: Mapping[str, Any] = known if isinstance(known, Mapping) else dict.fromkeys(known)
+    if not isinstance(known, Mapping):
+        known = dict.fromkeys(known)
     ports = []
-    for name, value in values.items():
+    for name, value in known.items():
         types: set[str] = {type_of(value)} - {"null"}
         leaf = Leaf(str(name), frozenset(types))
         ports.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))
@@ -431,14 +460,15 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
     """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
     producers: dict[str, set[str]] = {}
-    for (tool, _, _), choice in draft.items():
+    for (tool, _direction, _path), choice in draft.items():
         if choice.kind == "step":
             producers.setdefault(tool, set()).add(choice.origin)
     levels: dict[str, int] = {}
     waiting = [(target, 0)]
     while waiting:
         tool, level = waiting.pop()
-        if level > depth:  # so does every circle
+        # Every circle comes to this depth, too.
+        if level > depth:
             return None
         if levels.get(tool, -1) < level:
             levels[tool] = level
@@ -449,4 +479,7 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 
 def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
-    return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
+    for choice in draft.values():
+        if choice.kind == "user" and choice.sort == "produced":
+            return True
+    return False

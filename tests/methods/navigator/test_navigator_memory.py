@@ -325,7 +325,7 @@ def test_old_days_leave_and_nothing_grows_without_end() -> None:
     assert min(map(int, days)) == 68
     graph.apply(None, [Outcome(f"t{i}", "ok", None, 99 * 24) for i in range(20_000)])
     graph.apply(None, [Outcome("t1", "ok", f"s{i}", 99 * 24) for i in range(1000)])
-    assert (len(days["99"]), len(days["99"]["t1"][2])) == (5_000, 64)
+    assert (len(days["99"]), len(days["99"]["t1"].sources)) == (5_000, 64)
 
 
 def test_the_order_of_records_does_not_matter() -> None:
