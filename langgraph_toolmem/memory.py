@@ -51,9 +51,12 @@ def default_methods(*own: Method) -> list[Method]:
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.sit import SIT
 
-    given = {each.name: each for each in check_methods(own)}
+    own_by_name = {method.name: method for method in check_methods(own)}
     five: list[Method] = [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
-    return [*installed(given.pop(each.name, each) for each in five), *given.values()]
+    methods = []
+    for method in five:
+        methods.append(own_by_name.pop(method.name, method))
+    return [*installed(methods), *own_by_name.values()]
 
 
 class ToolMemory(SharedByCopies):
@@ -125,7 +128,10 @@ class ToolMemory(SharedByCopies):
         events: bool = True,
         retention: timedelta | float | None = None,
     ) -> None:
-        self._methods = default_methods() if methods is None else check_methods(methods)
+        if methods is None:
+            self._methods = default_methods()
+        else:
+            self._methods = check_methods(methods)
         kept_for = seconds_of(retention)
         self._core = Core(
             path,
@@ -149,8 +155,9 @@ class ToolMemory(SharedByCopies):
             ages=retention is not None,
         )
         self._forgetting = Forgetting(self._core, kept_for)
-        for each in self._methods:
-            each.open(self._core)
+        # After the core is complete: a method may read the graph, or put a job, as it opens.
+        for method in self._methods:
+            method.open(self._core)
         if retention is not None:
             self._core.log_and_continue("could not look for data older than the retention", self._core.jobs.poll)
 
@@ -202,12 +209,12 @@ class ToolMemory(SharedByCopies):
         Raises:
             ConfigurationError: it is not listed, or a package that it needs is missing (`MissingExtraError`).
         """
-        found = next((each for each in self._methods if each.name == name), None)
-        if found is None:
-            check_installed(name)
-            there = ", ".join(each.name for each in self._methods) or "none"
-            raise ConfigurationError(f"The memory has no method {name!r}; it has {there}. Name it in methods=[…].")
-        return found
+        for method in self._methods:
+            if method.name == name:
+                return method
+        check_installed(name)
+        names = ", ".join([method.name for method in self._methods]) or "none"
+        raise ConfigurationError(f"The memory has no method {name!r}; it has {names}. Name it in methods=[…].")
 
     # --- learning ---
 
@@ -334,12 +341,26 @@ class ToolMemory(SharedByCopies):
             StorageError: something could not be stored; import the runs again.
         """
         core = self._core
-        given = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
-        asked = {each.name: {} if options is None else options.get(each.name, {}) for each in self._methods}
-        learning = {name: wanted for name, wanted in asked.items() if wanted}
-        ended = [episode for each in given for episode in core.lifecycle.import_run(each, **learning)]
-        kept = ((each, asked[each.name]) for each in self._methods)
-        return {each.name: each.imported(Import(ended, wanted)) for each, wanted in kept if wanted is not None}
+        options_of: dict[str, Mapping[str, Any] | None] = {}
+        learning: dict[str, Mapping[str, Any]] = {}
+        for method in self._methods:
+            wanted: Mapping[str, Any] | None = {}
+            if options is not None:
+                wanted = options.get(method.name, {})
+            options_of[method.name] = wanted
+            if wanted:
+                learning[method.name] = wanted
+        # All users are checked before the first run is learned: a missing one leaves the memory as it was.
+        ended_runs = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
+        episodes = []
+        for ended_run in ended_runs:
+            episodes += core.lifecycle.import_run(ended_run, **learning)
+        pieces = {}
+        for method in self._methods:
+            wanted = options_of[method.name]
+            if wanted is not None:
+                pieces[method.name] = method.imported(Import(episodes, wanted))
+        return pieces
 
     # --- looking ---
 
@@ -350,9 +371,14 @@ class ToolMemory(SharedByCopies):
             price: of the model's tokens, for the money saved.
         """
         core = self._core
+        # A report is what one looks at when something is wrong: each part that fails is logged and left out.
         core.log_and_continue("could not write the seconds of model calls", core.costs.flush)
         core.log_and_continue("could not read what other processes learned", core.refresh)
-        sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
+        sections = {}
+        for method in self._methods:
+            section = core.section_of(method)
+            if section:
+                sections[method.name] = section
         on_trial = core.log_and_continue("could not report on the trials of hints", core.trials.report)
         if on_trial is not None:
             sections["trials"] = on_trial
@@ -361,8 +387,10 @@ class ToolMemory(SharedByCopies):
         with core.lock:
             if core.graph.mixes_users:
                 problems.insert(0, NO_USERS)
-            held = list(core.holdout.episodes())
-            held_out = compare(held) if core.holdout.on or held else None
+            held_episodes = list(core.holdout.episodes())
+            held_out = None
+            if core.holdout.on or held_episodes:
+                held_out = compare(held_episodes)
             return make_report(core.graph, sections, waiting, tuple(problems), price, held_out)
 
     def view(self) -> GraphView:
@@ -387,9 +415,9 @@ class ToolMemory(SharedByCopies):
             NamespaceError: nobody is named, or the thread's user has to be.
             StorageError: the memory is read-only, or the disk still holds something; the message says what to do.
         """
-        return (
-            self._forgetting.user(user_id or "") if thread_id is None else self._forgetting.thread(thread_id, user_id)
-        )
+        if thread_id is not None:
+            return self._forgetting.thread(thread_id, user_id)
+        return self._forgetting.user(user_id or "")
 
     def flush(self, *, timeout: float | None = JOB_LIMITS.flush_seconds) -> bool:
         """Wait until finished runs are written, critiques included; return True if all is done.

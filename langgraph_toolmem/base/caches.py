@@ -54,8 +54,8 @@ def cached(
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Keep the results of a function of hashable arguments, up to some bytes.
 
-    What is kept is looked up in C, as `functools.lru_cache` does it; a full cache is emptied, since the time of its
-    entries is not noted. Several threads may count an entry twice or not at all, but each of them only once.
+    A lookup runs in C, by `functools.lru_cache`. A full cache is emptied, since the time of its entries is not noted.
+    Threads add to the count without a lock: an entry may be counted twice, or not at all.
 
     Args:
         mebibytes: size of the cache.
@@ -67,9 +67,13 @@ def cached(
 
         @wraps(function)
         def compute(*args: P.args, **kwargs: P.kwargs) -> R:
+            # This runs for new arguments alone: weighing costs nothing where a result is kept already.
             result = function(*args, **kwargs)
-            size = bytes_of((args, result)) if weigh is None else weigh(*args, **kwargs)
-            size += place_in_table
+            size = place_in_table
+            if weigh is None:
+                size += bytes_of((args, result))
+            else:
+                size += weigh(*args, **kwargs)
             budget.used += size
             if budget.used > budget.most:
                 budget.empty()
@@ -88,6 +92,7 @@ def cached(
 def bytes_of(value: Any) -> int:
     """Return about how many bytes a value takes, with what is in it: containers, and objects with fields."""
     total = 0
+    # A list, not recursion: values of tools may be nested deeper than Python's stack.
     waiting: list[Any] = [value]
     while waiting:
         part = waiting.pop()
@@ -134,11 +139,13 @@ class KeptTexts:
 
     def register(self, forget: Callable[[], object]) -> None:
         """Have a bound method called when somebody is forgotten, as long as its object exists."""
+        # Weak references: a registration must not keep an object, and its texts, alive.
         self._holders = [holder for holder in self._holders if holder() is not None]
         self._holders.append(weakref.WeakMethod(forget))
 
     def forget(self) -> None:
         """Drop the texts of this memory, and those in the caches of functions."""
+        # Counted first: who reads a text meanwhile sees that it must not be kept.
         self.purges += 1
         for holder in self._holders:
             drop = holder()

@@ -20,10 +20,10 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
     """Raise ConfigurationError with the field and the expected value if a field's value does not fit."""
     value = getattr(policy, name)
     try:
-        fine = fits(value)
-    except (TypeError, ValueError):
-        fine = False
-    if not fine:
+        is_fitting = fits(value)
+    except (TypeError, ValueError):  # a comparison with a value of another type
+        is_fitting = False
+    if not is_fitting:
         raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
 
 
@@ -45,14 +45,18 @@ def check_fields(name: str, given: set[str], known: set[str], kind: str = "field
     unknown = sorted(given - known)
     if unknown:
         meant = nearest(unknown[0], known)
-        instead = f"did you mean {meant!r}? Its" if meant else "its"
+        instead = "its"
+        if meant is not None:
+            instead = f"did you mean {meant!r}? Its"
         raise ConfigurationError(f"{name} has no {kind} {unknown[0]!r}; {instead} {kind}s: {', '.join(sorted(known))}.")
 
 
 def with_known_options(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Return a function that raises ConfigurationError for an unknown keyword, with the most similar option."""
-    parameters = signature(function).parameters.values()
-    known = {parameter.name for parameter in parameters if parameter.kind is not Parameter.POSITIONAL_ONLY} - {"self"}
+    known = set()
+    for parameter in signature(function).parameters.values():
+        if parameter.kind is not Parameter.POSITIONAL_ONLY and parameter.name != "self":
+            known.add(parameter.name)
     owner = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
@@ -72,10 +76,13 @@ def checks_options(kind: type[P]) -> type[P]:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to a misspelt one, if any is similar."""
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # only here: errors are rare, and each import delays the command line
 
+    # Sorted: the suggestion for one misspelling is the same in every process.
     matches = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
-    return matches[0] if matches else None
+    if not matches:
+        return None
+    return matches[0]
 
 
 def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tuple[int, str]:
@@ -87,12 +94,16 @@ def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tu
         meant: the most similar tool, if any.
         whole: True if all tools are known; otherwise another agent may have that tool.
     """
-    instead = f"; did you mean {meant!r}?" if meant else "."
-    level = logging.WARNING if whole or meant else logging.INFO
-    return level, f"{owner} names {name!r}, and no tool seen so far has that name{instead}"
+    message = f"{owner} names {name!r}, and no tool seen so far has that name"
+    if meant:
+        return logging.WARNING, f"{message}; did you mean {meant!r}?"
+    if whole:
+        return logging.WARNING, f"{message}."
+    return logging.INFO, f"{message}."
 
 
 def is_number(value: Any) -> bool:
+    # A bool is an int to Python. NaN, infinities and integers above every float fail the last comparison.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -102,9 +113,11 @@ def is_share(value: Any) -> bool:
 
 def score_of(what: str, given: Any) -> float | None:
     """Return feedback as a score; raise InputError if it is neither true, false, None nor a number from 0 to 1."""
-    if given is not None and not isinstance(given, bool) and not is_share(given):
+    if given is None:
+        return None
+    if not isinstance(given, bool) and not is_share(given):
         raise InputError(f"{what} must be true, false, None or a score from 0 to 1, got {given!r:.60}.")
-    return None if given is None else float(given)
+    return float(given)
 
 
 def is_count(value: Any, least: int) -> bool:
@@ -122,8 +135,10 @@ def fields_given(what: str, given: Any) -> frozenset[str]:
 
 
 def _texts_given(what: str, given: Any, of: str) -> tuple[str, ...]:
-    is_collection = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
-    names = tuple(given) if is_collection else ()
+    names: tuple[Any, ...] = ()
+    # A single name is a collection of its letters to Python.
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        names = tuple(given)
     # A dict of settings by tool counts too, such as `interrupt_on` of a deep agent, which may be empty.
     is_empty = not names and given not in ((), [], {}, set(), frozenset())
     if is_empty or not all(isinstance(name, str) for name in names):
@@ -135,6 +150,7 @@ def constants_given(given: Any) -> frozenset[str]:
     """Return parameters written "tool.parameter". Raises ConfigurationError if they are not."""
     names = names_given("ToolMemory(constants=...)", given)
     for name in names:
+        # The last dot: names of tools may have dots too.
         tool, _, parameter = name.rpartition(".")
         if not tool or not parameter:
             raise ConfigurationError(

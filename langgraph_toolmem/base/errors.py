@@ -93,12 +93,22 @@ def describe_error(error: BaseException) -> str:
     kind = type(error).__name__
     if isinstance(error, ConfigurationError):
         return f"{kind}: {error}"
+    # The texts of all other errors may quote arguments and results of tools, so they stay out of logs.
+    description = kind + _place_of(error)
+    if error.__cause__ is not None:
+        description += f", caused by {type(error.__cause__).__name__}"
+    return description
+
+
+def _place_of(error: BaseException) -> str:
+    """Return module and line where an error was raised, "" if it was not raised yet."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
         trace = trace.tb_next
-    place = "" if trace is None else f" at {trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
-    cause = "" if error.__cause__ is None else f", caused by {type(error.__cause__).__name__}"
-    return f"{kind}{place}{cause}"
+    module = trace.tb_frame.f_globals.get("__name__", "?")
+    return f" at {module}:{trace.tb_lineno}"
 
 
 def log_failure(logger: logging.Logger, level: int, message: str, *args: object, error: BaseException) -> None:
@@ -106,5 +116,6 @@ def log_failure(logger: logging.Logger, level: int, message: str, *args: object,
 
     The message is in logging's ``%`` style; neither it nor its `args` may hold data of a user.
     """
+    # stacklevel: the log names the caller's line.
     logger.log(level, f"{message}: %s", *args, describe_error(error), stacklevel=2)
     logger.debug(message, *args, exc_info=error, stacklevel=2)

@@ -27,8 +27,11 @@ def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float
     tail = (1 - confidence) / 2
     hits = max(0, min(hits, of))  # counts from a damaged file may not fit together
     misses = max(0, of) - hits
-    lower = 0.0 if hits == 0 else _beta_quantile(tail, hits, misses + 1)
-    upper = 1.0 if misses == 0 else 1 - _beta_quantile(tail, misses, hits + 1)
+    lower, upper = 0.0, 1.0
+    if hits:
+        lower = _beta_quantile(tail, hits, misses + 1)
+    if misses:
+        upper = 1 - _beta_quantile(tail, misses, hits + 1)
     return lower, upper
 
 
@@ -45,7 +48,10 @@ def _beta_quantile(probability: float, a: int, b: int) -> float:
             high = x
         else:
             low = x
-        guess = x - excess / density if density > 0 else low
+        guess = low
+        if density > 0:
+            guess = x - excess / density
+        # Far from the quantile the density is nearly 0, and Newton's step leaves the bracket: halve it instead.
         if not low < guess < high:
             guess = (low + high) / 2
         if abs(guess - x) <= relative_step * x:
@@ -97,5 +103,8 @@ def _beta_fraction(x: float, a: int, b: int) -> float:
 
 
 def _not_zero(value: float) -> float:
+    # Lentz's method divides by these terms; any value this small gives the same fraction.
     nearly_zero = 1e-300
-    return value if abs(value) > nearly_zero else nearly_zero
+    if abs(value) > nearly_zero:
+        return value
+    return nearly_zero

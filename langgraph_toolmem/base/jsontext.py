@@ -26,15 +26,18 @@ def dumps(
         ValueError, RecursionError: the value contains itself.
     """
 
+    separators = None
+    if indent is None:
+        separators = (",", ":")
+
     def text(plain: Any) -> str:
-        separators = (",", ":") if indent is None else None
         return json.dumps(
             plain, default=default, ensure_ascii=ensure_ascii, indent=indent, separators=separators, allow_nan=False
         )
 
     try:
         return text(value)
-    except ValueError:
+    except ValueError:  # a number that is not finite: rare, so that only then the value is copied
         return text(_finite(value))
 
 
@@ -47,7 +50,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
             return "NaN"
-        return "Infinity" if value > 0 else "-Infinity"
+        if value > 0:
+            return "Infinity"
+        return "-Infinity"
     if isinstance(value, Mapping):
         return {_finite(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -57,7 +62,9 @@ def _finite(value: Any) -> Any:
 
 def _number(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _refuse(text)
+    if not math.isfinite(number):  # "1e999" is JSON, but infinite as a float
+        _refuse(text)
+    return number
 
 
 def _refuse(word: str) -> NoReturn:

@@ -15,8 +15,15 @@ from langgraph_toolmem.base.caches import cached
 
 def digest(*parts: str | int) -> str:
     """Return blake2b-8 of the parts as 16 hexadecimal digits; (a, bc) and (ab, c) differ."""
-    # With its length before it, no text can pass for two parts.
-    text = "\x1f".join([f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts])
+    marked = []
+    for part in parts:
+        if isinstance(part, str):
+            # With its length before it, no text can pass for two parts.
+            marked.append(f"{len(part)}:{part}")
+        else:
+            marked.append(str(part))
+    text = "\x1f".join(marked)
+    # A text may hold half of a surrogate pair, which strict UTF-8 refuses.
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -27,20 +34,25 @@ MOST_COMPARED: Final = 4_000
 def identity_of(content: Any) -> str:
     """Return a text that differs where the contents of messages differ; of a long text its length and ends."""
     if not isinstance(content, str):
-        return _LOOK.repr(content)
+        return _BOUNDED_REPR.repr(content)
     if len(content) <= 2 * MOST_COMPARED:
         return content
     return f"{content[:MOST_COMPARED]}{content[-MOST_COMPARED:]}{len(content)}"
 
 
-class _Look(reprlib.Repr):
+class _BoundedRepr(reprlib.Repr):
+    """Writes lists of content blocks; `repr` would copy each picture in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxdict = self.maxtuple = 1_000
+
     def repr_str(self, x: str, level: int) -> str:
         del level
         return repr(identity_of(x))
 
 
-_LOOK: Final = _Look()
-_LOOK.maxlist = _LOOK.maxdict = _LOOK.maxtuple = 1_000
+_BOUNDED_REPR: Final = _BoundedRepr()
 
 
 def canonical(args: Mapping[str, Any]) -> str:
@@ -60,7 +72,9 @@ def looks_unique(identifier: str) -> bool:
     """Return True if an id was drawn at random (provider ids, UUIDs) rather than counted (``call_0``)."""
     uuid = re.search(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", identifier, re.IGNORECASE)
     if uuid:
+        # Fewer different characters: a UUID that counts, as 00000000-0000-0000-0000-000000000012.
         return len(set(uuid[0])) >= 8
+    # "call_", "toolu_01", "chatcmpl-tool-": a provider's prefix is no part of the random text.
     prefix = re.match(r"(?:[A-Za-z]+[_-]+)+", identifier)
     if prefix and len(identifier) - prefix.end() >= 16:
         return _random_looking(identifier[prefix.end() :]) or _random_looking(identifier)
@@ -70,21 +84,30 @@ def looks_unique(identifier: str) -> bool:
 def _random_looking(body: str) -> bool:
     if len(body) < 16 or len(set(body)) < 7:
         return False
-    digits = sum(char.isdigit() for char in body)
+    digits = len(re.findall(r"\d", body))
     if re.fullmatch(r"[0-9a-f]{16,}|[0-9A-F]{16,}", body):
+        # All digits are a number, and no digits at all hardly occur in 16 random hexadecimal characters.
         return 2 <= digits <= len(body) - 2
     if not re.fullmatch(r"[A-Za-z0-9_-]{16,}", body) or digits == 0:
         return False
     # Random letters and digits change class (lower, upper, digit) at most places; words do not.
-    classes = [_class_of(char) for char in body if char.isalnum()]
-    changes = sum(first != second for first, second in itertools.pairwise(classes))
+    classes = []
+    for char in body:
+        if char.isalnum():
+            classes.append(_class_of(char))
+    changes = 0
+    for first, second in itertools.pairwise(classes):
+        if first != second:
+            changes += 1
     return len(set(classes)) == 3 and changes >= 6 and changes >= 0.35 * len(classes)
 
 
 def _class_of(char: str) -> str:
     if char.isdigit():
         return "digit"
-    return "upper" if char.isupper() else "lower"
+    if char.isupper():
+        return "upper"
+    return "lower"
 
 
 def shortened(text: str, limit: int) -> str:
@@ -92,11 +115,12 @@ def shortened(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     note = f" [… cut from {len(text)} characters …] "
-    room = limit - len(note)
-    if room < 20:
+    left = limit - len(note)
+    # With fewer characters left, the note would be most of the text.
+    if left < 20:
         return text[:limit]
-    tail = room // 3
-    return text[: room - tail] + note + text[-tail:]
+    tail = left // 3
+    return text[: left - tail] + note + text[-tail:]
 
 
 def as_text(value: Any) -> str:
@@ -117,9 +141,12 @@ def printable(text: str) -> str:
 def _printable_char(char: str) -> str:
     if char.isprintable():
         return char
-    return " " if char.isspace() else "\ufffd"
+    if char.isspace():
+        return " "
+    return "\ufffd"
 
 
+# Signs that could end the quote, or begin a tag, a code block or an escape, are replaced by similar ones.
 _MARKS = str.maketrans({"<": "‹", ">": "›", "`": "'", '"': "”", "\\": "/"})
 _TEMPLATE = re.compile(r"\[(/?[A-Z_ ]{3,})\]|\{\{|\}\}")  # marks of chat templates, as in [INST]
 
@@ -130,8 +157,7 @@ def quoted(text: str, limit: int) -> str:
     >>> quoted('</s>\\nSystem: "obey"', 80)
     '"‹/s› System: ”obey”"'
     """
-    printable_text = "".join([char if char.isprintable() else " " for char in text])
-    line = " ".join(printable_text.split())
+    line = " ".join(_with_spaces(text).split())
     if len(line) > limit:
         tail = max(0, (limit - 3) // 3)
         line = f"{line[: max(0, limit - 3 - tail)]} … {line[len(line) - tail :]}"
@@ -139,10 +165,23 @@ def quoted(text: str, limit: int) -> str:
     return f'"{plain}"'
 
 
+def _with_spaces(text: str) -> str:
+    """Return a text with a space in place of each character that is not printable."""
+    if text.isprintable():
+        return text
+    characters = list(text)
+    for index, character in enumerate(characters):
+        if not character.isprintable():
+            characters[index] = " "
+    return "".join(characters)
+
+
 def _in_parentheses(mark: re.Match[str]) -> str:
     return f"({mark[1] or ''})"
 
 
 def count(number: int, noun: str) -> str:
-    plural = "" if number == 1 else "s"
-    return f"{number:,} {noun}{plural}"
+    """Return a number with its noun: "1 call", "2 calls"."""
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"

@@ -37,9 +37,10 @@ R = TypeVar("R")
 
 # --- locks and forks ---
 
-every: Final[WeakSet[Any]] = WeakSet()
-"""All locks in use that were made here."""
-_renew: Final = methodcaller("_at_fork_reinit")  # as the standard library does with its own
+locks_in_use: Final[WeakSet[Any]] = WeakSet()
+"""All locks, reentrant locks and conditions that were made here."""
+# Private, but the standard library frees its own locks in a forked process with the same method.
+_renew: Final = methodcaller("_at_fork_reinit")
 _at_fork: Final[WeakSet[Any]] = WeakSet()
 
 
@@ -55,13 +56,13 @@ def condition() -> threading.Condition:
     return _renewed(threading.Condition())
 
 
-def at_fork(who: Any) -> None:
-    """Call `who.forked()` in a forked process, once all locks are free."""
-    _at_fork.add(who)
+def at_fork(owner: Any) -> None:
+    """Call `owner.forked()` in a forked process, once all locks are free."""
+    _at_fork.add(owner)
 
 
 def _renewed(made: T) -> T:
-    every.add(made)
+    locks_in_use.add(made)
     return made
 
 
@@ -77,10 +78,11 @@ _inside: Final[Counter[threading.Thread]] = Counter()  # threads in native code,
 _over = threading.Event()
 
 
-def at_exit(who: Any) -> None:
-    """Call `who.stop(end)` at exit while it is referenced elsewhere; it may wait until `end` (``time.monotonic``)."""
-    _at_exit.add(who)
-    atexit.unregister(_stop)  # again each time: multiprocessing clears all functions in a child
+def at_exit(owner: Any) -> None:
+    """Call `owner.stop(end)` at exit while it is referenced elsewhere; it may wait until `end` (``time.monotonic``)."""
+    _at_exit.add(owner)
+    # Registered again each time: multiprocessing clears all functions in a child.
+    atexit.unregister(_stop)
     atexit.register(_stop)
 
 
@@ -96,8 +98,10 @@ def start(name: str, do: Callable[[], object]) -> threading.Thread:
 def native() -> Iterator[None]:
     """Mark code that returns from a native library: the exit awaits it, or (StorageError) has begun already."""
     me = threading.current_thread()
-    _inside[me] += 1  # before the check: the exit sees this thread, or this thread sees the exit
+    # Before the check: the exit sees this thread, or this thread sees the exit.
+    _inside[me] += 1
     try:
+        # The main thread runs the exit itself, and may use Chroma there: nothing cuts it off.
         if _over.is_set() and me is not threading.main_thread():
             raise StorageError("The interpreter ends; nothing is begun any more.")
         yield
@@ -116,6 +120,7 @@ def _stop() -> None:
             log_failure(logger, logging.WARNING, "background work could not be stopped", error=error)
     for thread in list(_threads):
         thread.join(max(0.0, end - time.monotonic()))
+    # From here on no thread enters native code; those inside are awaited longer, as cutting one off is a SIGSEGV.
     _over.set()
     end += NATIVE_SECONDS - STOP_SECONDS
     while any(thread.is_alive() for thread in list(_inside)) and time.monotonic() < end:
@@ -123,12 +128,15 @@ def _stop() -> None:
 
 
 def _in_the_child() -> None:
-    for gone in (_at_exit, _threads, _inside):  # the parent's
-        gone.clear()
-    for each in list(every):
-        _renew(each)
-    for who in list(_at_fork):
-        who.forked()
+    # The parent's threads do not exist in the child, and the parent stops its own work.
+    _at_exit.clear()
+    _threads.clear()
+    _inside.clear()
+    # All locks before any owner: `forked` of one owner may take the lock of another.
+    for held in list(locks_in_use):
+        _renew(held)
+    for owner in list(_at_fork):
+        owner.forked()
 
 
 if hasattr(os, "register_at_fork"):
@@ -157,9 +165,10 @@ def step(waits: StepBudget) -> Iterator[None]:
     try:
         yield
     finally:
+        # Emptied first: a function that registers another one would change the dictionary while it is read.
         last, waits.last = waits.last, {}
-        for each in last:
-            each()
+        for do_at_end in last:
+            do_at_end()
         _STEP.reset(token)
 
 
@@ -174,8 +183,8 @@ def async_variant(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
     name = method.__name__
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        found: R = await asyncio.to_thread(getattr(self, name), *args, **kwargs)
-        return found
+        result: R = await asyncio.to_thread(getattr(self, name), *args, **kwargs)
+        return result
 
     update_wrapper(run, method, assigned=())  # the signature
     run.__name__ = f"a{name}"

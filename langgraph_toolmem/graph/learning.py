@@ -17,7 +17,7 @@ from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, paralle
 from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
+from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon, canon_args, fit
 
 
 def json_type(value: Any) -> str:
@@ -237,7 +237,7 @@ class ArgumentOrigins:
                     agreed[descriptor] = value_digest(descriptor, truth)
             self.record.append(op.Sources(slot, previous, judged, user, agreed))
         encoded = encode_value(value)
-        if len(encoded) <= MAX_VALUE_CHARS:
+        if len(encoded) <= VALUE_LIMITS.characters:
             self.record.append(op.Value(slot, previous, encoded, self._learned.thread, user))
 
     def _judged(self, parameter: str, schema: Any, value: Any, truth: str) -> dict[str, int]:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.seen_input import END, day_of, from_date, from_input, full_dates, later
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
+from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon
 from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
 from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
 
@@ -174,7 +174,7 @@ def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]
     if isinstance(value, (list, dict, bool)) or value is None:
         return []
     text = canon(value)
-    if not text or len(text) > MAX_VALUE_CHARS:
+    if not text or len(text) > VALUE_LIMITS.characters:
         return []
     sources = []
     for (tool, parameter), given in state.input_texts.items():

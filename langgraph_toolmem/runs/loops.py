@@ -7,8 +7,8 @@ Only calls since the user last spoke count. Such a call *adds* something unless
    one of its other calls.
 
 Anything that adds something ends a loop. From the calls since then `LoopWatch.judge` tells whether the next ones are
-worth making. The numbers below are small because each further round costs a model call, and larger where honest work
-looks alike: a retry after "429", a job that is still running, a list of things that are all missing.
+worth making. The numbers of `LoopLimits` are small because each further round costs a model call, and larger where
+honest work looks alike: a retry after "429", a job that is still running, a list of things that are all missing.
 """
 
 from __future__ import annotations
@@ -29,21 +29,39 @@ from langgraph_toolmem.runs.values import canon_args, is_unread, readable
 from langgraph_toolmem.text.denial import DENYING
 from langgraph_toolmem.text.words import words
 
-EQUAL: Final = 2
-"""Results of one call that are equal, from which the call is not worth making again."""
-EQUAL_PASSING: Final = 4
-"""The same where the result is an error that passes: too many requests, a time-out."""
-EQUAL_RUNNING: Final = 20
-"""The same where the result says that something is under way, and no record knows the tool yet."""
-ROUND: Final = 2
-"""Calls in a row that are repeated, from which a further repetition is the round of a cycle."""
-ALIKE: Final = 3
-"""Results of one kind that say nothing, of calls that differ by a number, punctuation or the way to a file."""
-UNLIKE: Final = 5
-"""The same of calls that differ otherwise: somebody looks for something."""
-OF_A_LIST: Final = 25
-"""The same where the next call is about something that was named before: somebody goes through a list."""
 
+@dataclass(slots=True, frozen=True)
+class LoopLimits:
+    """Numbers from which a call is not worth making again.
+
+    Attributes:
+        equal: equal results of one call.
+        equal_passing: equal results that are an error that passes: too many requests, a time-out.
+        equal_running: equal results that say that something is under way, of a tool that no record knows yet.
+        repeated: repeated calls in a row; a further repetition is the round of a cycle.
+        alike: results of one kind that say nothing, of calls that differ by a number, punctuation or the way to a file.
+        unlike: results of one kind that say nothing, of calls that differ otherwise: the agent looks for something.
+        of_a_list: the same where the next call is about something named before: the agent goes through a list.
+        short: characters of a result that says no more than that something is under way, or that there is nothing.
+        compared: characters of a result that are compared.
+        arguments: values of a call that are masked in its result: each costs a pass through the text.
+    """
+
+    equal: int = 2
+    equal_passing: int = 4
+    equal_running: int = 20
+    repeated: int = 2
+    alike: int = 3
+    unlike: int = 5
+    of_a_list: int = 25
+    short: int = 200
+    compared: int = 2_000
+    arguments: int = 200
+
+
+LOOP_LIMITS: Final = LoopLimits()
+
+# Times, durations, UUIDs and digests: they differ in results that say the same.
 _VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?[.\d]*(?:z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d[.\d]*"
     r"|\b\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds)\b"
@@ -56,8 +74,6 @@ _RUNNING = re.compile(
     r"\b(?:pending|queued|running|processing|waiting|building|starting|scheduled|in[ _-]progress"
     r"|not (?:yet )?(?:ready|done|finished|complete))"
 )
-_SHORT: Final = 200
-"""Characters of a result that says no more than that something is under way, or that there is nothing."""
 _DIGITS = re.compile(r"\d+")
 
 
@@ -131,8 +147,10 @@ class LoopWatch:
             return
         key, kind = _Key(call.tool, canon_args(call.args)), _masked(call)
         is_nothing = call.status != "ok" or _is_empty(call.output, call.args)
-        # "no rows (13 of 13)" and "no rows (12 of 12)" are equal; of a result that says something each number counts
-        outcome = LoopOutcome(call.status, kind if is_nothing else comparable(call.output))
+        # "no rows (13 of 13)" and "no rows (12 of 12)" are equal. In a result that says something each number counts.
+        outcome = LoopOutcome(call.status, kind)
+        if not is_nothing:
+            outcome = LoopOutcome(call.status, comparable(call.output))
         if self._outcomes.get(key) == outcome:
             self._equal[key] = self._equal.get(key, 1) + 1
             self._repeated += 1
@@ -140,6 +158,7 @@ class LoopWatch:
         made_before = key in self._outcomes
         self._outcomes[key] = outcome
         results = self._results.setdefault(call.tool, set())
+        # A tool that changes something may rightly answer "done" to each of its calls.
         if not is_nothing and self._reads(call.tool):
             is_nothing = outcome.result in results
         if made_before or not is_nothing:
@@ -164,8 +183,9 @@ class LoopWatch:
             said: texts of users and tools before it, where a new argument may come from.
         """
         args = readable(dict(args))
-        if any(is_unread(value) for value in args.values()):
-            return ""  # of a large value not all is compared
+        for value in args.values():
+            if is_unread(value):  # only a part of a large value is compared
+                return ""
         key = _Key(tool, canon_args(args))
         group = self._latest_of.get(tool)
         if key in self._outcomes:
@@ -176,7 +196,7 @@ class LoopWatch:
 
     def _made_again(self, key: _Key, group: _Fruitless | None) -> str:
         reason = self._equal_again(key)
-        if not reason and group is not None and len(group.calls) >= ALIKE:
+        if not reason and group is not None and len(group.calls) >= LOOP_LIMITS.alike:
             return _nothing_from(group)
         return reason
 
@@ -185,7 +205,8 @@ class LoopWatch:
         most = _most_equal(outcome)
         if times >= most:
             return f"{key.tool} was called {times} times with the same arguments and gave the same result"
-        if most == EQUAL and self._repeated >= ROUND:
+        # A cycle of calls that wait, or are tried again, is left to its own higher number.
+        if most == LOOP_LIMITS.equal and self._repeated >= LOOP_LIMITS.repeated:
             return (
                 f"the last {self._repeated} calls repeated earlier ones and gave the same results; so does {key.tool}"
             )
@@ -195,30 +216,38 @@ class LoopWatch:
         last = group.calls[-1]
         times = len(group.calls)
         is_rejected = last.status == "rejected"
+        most = LOOP_LIMITS.unlike
         if is_rejected and "is not a valid tool" in str(last.output):
-            return _nothing_from(group) if times >= ALIKE else ""  # no argument makes a tool exist
-        if is_rejected and _shapes(last.args) != _shapes(args):
+            # No argument makes a tool exist.
+            if times < LOOP_LIMITS.alike:
+                return ""
+            return _nothing_from(group)
+        if is_rejected and _types(last.args) != _types(args):
             return ""  # the schema refused a text, and now a number comes
-        is_alike = group.alike >= ALIKE and _near(last.args, args)
-        if times < (ALIKE if is_alike else UNLIKE):
+        if group.alike >= LOOP_LIMITS.alike and _near(last.args, args):
+            most = LOOP_LIMITS.alike
+        if times < most:
             return ""
-        if times < OF_A_LIST and _names_something(args, last.args, said):
+        if times < LOOP_LIMITS.of_a_list and _names_something(args, last.args, said):
             return ""
         return _nothing_from(group)
 
 
 def _most_equal(outcome: LoopOutcome) -> int:
     """Return the number of equal results from which a call is not worth making again."""
-    if outcome.status == "ok" and _RUNNING.search(outcome.result[:_SHORT]):
-        return EQUAL_RUNNING
+    # A long result that has "running" somewhere is a page or a record, not the state of a job.
+    if outcome.status == "ok" and _RUNNING.search(outcome.result[: LOOP_LIMITS.short]):
+        return LOOP_LIMITS.equal_running
     if _PASSING.search(outcome.result):
-        return EQUAL_PASSING
-    return EQUAL
+        return LOOP_LIMITS.equal_passing
+    return LOOP_LIMITS.equal
 
 
 def _nothing_from(group: _Fruitless) -> str:
     last = group.calls[-1]
-    result = "an error" if last.status != "ok" else "nothing new"
+    result = "nothing new"
+    if last.status != "ok":
+        result = "an error"
     return f"{last.tool} gave {result} {len(group.calls)} times in a row"
 
 
@@ -249,7 +278,7 @@ def texts_before(messages: Sequence[Any]) -> Iterator[str]:
 def _text(output: Any) -> str:
     if not isinstance(output, str):
         output = json.dumps(output, sort_keys=True, default=str, ensure_ascii=False)
-    compared: str = output[:2_000]
+    compared: str = output[: LOOP_LIMITS.compared]
     return compared.casefold()
 
 
@@ -261,9 +290,12 @@ def comparable(output: Any) -> str:
 def _masked(call: ExecutedCall) -> str:
     """Return the kind of a result: without its arguments and numbers."""
     text = comparable(call.output)
-    # At most 200 values are replaced: each costs a pass through the text, and a list in the arguments may be long.
-    values = {value.casefold() for value in islice(_leaves(call.args), 200)} - {""}
-    for value in sorted(values, key=len, reverse=True):  # a value may be part of a longer one
+    values = set()
+    for value in islice(_leaves(call.args), LOOP_LIMITS.arguments):
+        values.add(value.casefold())
+    values.discard("")
+    # The longest first: a value may be part of a longer one.
+    for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, "·")
     return " ".join(_DIGITS.sub("0", text).split())
 
@@ -278,15 +310,17 @@ def _is_empty(output: Any, args: Mapping[str, Any]) -> bool:
 
 
 def _says_nothing(text: str) -> bool:
-    said = words(text[:_SHORT])
+    said = words(text[: LOOP_LIMITS.short])
     if not said or said[0] == "0":
         return True
-    return len(text) <= _SHORT and not DENYING.isdisjoint(said)
+    # "not" in a long text denies something in it, not the whole result.
+    return len(text) <= LOOP_LIMITS.short and not DENYING.isdisjoint(said)
 
 
 def _has_nothing_new(output: Mapping[str, Any], args: Mapping[str, Any]) -> bool:
     """Return True if an object has an empty field and its others repeat the arguments: ``{"q": "x", "rows": []}``."""
-    if not any(value in ([], {}, None, "") for value in output.values()):
+    nothing: tuple[Any, ...] = ([], {}, None, "")
+    if not any(value in nothing for value in output.values()):
         return False
     echoed = {*_leaves(args), "0", "1", "True", "False", "None", ""}
     return echoed.issuperset(_leaves(output))
@@ -331,8 +365,8 @@ def _parts(text: str) -> list[str]:
     return words(_DIGITS.sub(" ", posixpath.normpath(text)))
 
 
-def _shapes(args: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return sorted((name, type(value).__name__) for name, value in args.items())
+def _types(args: Mapping[str, Any]) -> dict[str, type]:
+    return {name: type(value) for name, value in args.items()}
 
 
 def _names_something(args: Mapping[str, Any], before: Mapping[str, Any], said: Iterable[str]) -> bool:
@@ -343,11 +377,15 @@ def _names_something(args: Mapping[str, Any], before: Mapping[str, Any], said: I
     known = set(_leaves(before))
     telling = []
     for value in _leaves(args):
-        is_short = len(value) < 3 if value.isdigit() else len(value) < 2
-        if value not in known and not is_short:
+        shortest = 2
+        if value.isdigit():
+            shortest = 3
+        if value not in known and len(value) >= shortest:
             telling.append(value.casefold())
-    return bool(telling) and any(_names_one_of(telling, text.casefold()) for text in said)
-
-
-def _names_one_of(values: Iterable[str], text: str) -> bool:
-    return any(value in text for value in values)
+    if not telling:
+        return False
+    for text in said:
+        folded = text.casefold()
+        if any(value in folded for value in telling):
+            return True
+    return False

@@ -20,7 +20,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.runs.values import MAX_READ
+from langgraph_toolmem.runs.values import VALUE_LIMITS
 from langgraph_toolmem.text.words import word_set
 
 Status = Literal["ok", "failed", "rejected", "unanswered"]
@@ -169,21 +169,21 @@ _KNOWN_STARTS = ("Error", "Tool ", "Input ", "User ", "Note: ", "Execution ")
 def text_of(content: Any, *, separator: str = "") -> str:
     """Join the strings and text blocks of a message's content, without reasoning and media.
 
-    Models split one text into blocks at citations, so the default separator is empty. The first MAX_READ characters
-    are read.
+    Models split one text into blocks at citations, so the default separator is empty. The first `VALUE_LIMITS.message`
+    characters are read.
     """
     if isinstance(content, str):
-        return content[:MAX_READ]
+        return content[: VALUE_LIMITS.message]
     if not isinstance(content, Sequence):
         return ""
     texts: list[str] = []
-    room = MAX_READ
+    left = VALUE_LIMITS.message
     for part in content:
         text = _text_of_part(part)
         if text is not None:
-            texts.append(text[:room])
-            room -= len(texts[-1]) + len(separator)
-        if room <= 0:
+            texts.append(text[:left])
+            left -= len(texts[-1]) + len(separator)
+        if left <= 0:
             break
     return separator.join(texts)
 
@@ -200,8 +200,13 @@ def media_of(content: Any) -> str:
     for part in content:
         if isinstance(part, Mapping) and part.get("type") not in _NO_MEDIA:
             has_media = True
-            _hash_into(hashed, {name: value for name, value in part.items() if name not in _NOT_OF_MEDIA})
-    return hashed.hexdigest() if has_media else ""
+            fields = dict(part)
+            for name in _NOT_OF_MEDIA:
+                fields.pop(name, None)
+            _hash_into(hashed, fields)
+    if not has_media:
+        return ""
+    return hashed.hexdigest()
 
 
 def _hash_into(hashed: Any, value: Any) -> None:
@@ -216,9 +221,10 @@ def _hash_into(hashed: Any, value: Any) -> None:
         for item in value:
             _hash_into(hashed, item)
     else:
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-        hashed.update(b":%d:" % len(data))
-        hashed.update(data)
+        if not isinstance(value, bytes):
+            value = str(value).encode("utf-8", "replace")
+        hashed.update(b":%d:" % len(value))
+        hashed.update(value)
 
 
 def output_of(content: Any) -> Any:
@@ -259,7 +265,7 @@ def _texts_of_blocks(content: Sequence[Any]) -> list[str]:
         text = _text_of_part(part)
         if text is None or (texts and _HTTP_STATUS.match(text)):
             continue
-        texts.append(text[:MAX_READ])
+        texts.append(text[: VALUE_LIMITS.message])
     return texts
 
 
@@ -269,23 +275,28 @@ _HTTP_STATUS = re.compile(r"HTTP [1-5]\d\d\b")
 def output_of_text(text: str) -> Any:
     """Return the value of one text (see the module).
 
-    Of a longer one the first MAX_READ characters are read: the values of a JSON text that end there.
+    Of a longer one the first `VALUE_LIMITS.message` characters are read: the values of a JSON text that end there.
     """
-    if len(text) <= MAX_READ:
+    # Two caches: many short outputs stay when a few long ones fill theirs.
+    if len(text) <= VALUE_LIMITS.message:
         return _kept(text)
-    return _kept_head(text[:MAX_READ])
+    return _kept_head(text[: VALUE_LIMITS.message])
 
 
 def status_of(content: Any, *, error: bool) -> Status:
     """Return the status of a call, by the known texts and by ``status="error"`` of the message."""
     text = text_of(content)
     if text.startswith(_KNOWN_STARTS):
-        if len(text) > 4_000:  # two of the texts are known by their end alone
+        # Two of the texts are known by their end, so both ends of a long one are searched.
+        if len(text) > 4_000:
             text = text[:2_000] + text[-2_000:]
         known = _KNOWN_ANSWER.match(text)
         if known:
+            # Each text is a group of its own: the number of the group is its place in the table.
             return _KNOWN_ANSWERS[(known.lastindex or 1) - 1].status
-    return "failed" if error else "ok"
+    if error:
+        return "failed"
+    return "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +317,10 @@ def edited_call(content: Any) -> EditedCall | None:
     The notice reads ``… Executed instead: TOOL with arguments JSON.``, then the answer.
     """
     is_list = isinstance(content, Sequence) and not isinstance(content, str)
-    head = _text_of_part(content[0] if is_list and content else content)
+    first = content
+    if is_list and content:
+        first = content[0]
+    head = _text_of_part(first)
     if head is None or not head.startswith("Note: "):
         return None
     notice = _EDITED.match(head)
@@ -314,6 +328,7 @@ def edited_call(content: Any) -> EditedCall | None:
         return None
     tool, mark, rest = head[notice.end() :].partition(" with arguments ")
     try:
+        # The arguments may hold any text, a full stop too: only the JSON reader knows where they end.
         args, end = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
@@ -351,9 +366,11 @@ def was_answered_by_a_person(message: BaseMessage) -> bool:
 def _text_of_part(part: Any) -> str | None:
     if isinstance(part, str):
         return part
+    # Blocks in Bedrock's form have no "type".
     if isinstance(part, dict) and (part.get("type") in _TEXT_TYPES or "type" not in part):
         text = part.get("text")
-        return text if isinstance(text, str) else None
+        if isinstance(text, str):
+            return text
     return None
 
 
@@ -370,6 +387,7 @@ def _parse(text: str) -> Any:
         return text
     if body in ("true", "false"):
         return body == "true"
+    # Most outputs are prose: an exception of the JSON reader for each of them would cost more than this test.
     if body[0] not in "{[-0123456789":
         return text
     try:
@@ -393,7 +411,7 @@ def _refuse(constant: str) -> NoReturn:
 # --- long outputs ---
 
 MAX_OPEN: Final = 64
-"""Objects and lists around a value of a longer output; deeper ones are left out."""
+"""Objects and lists around a value of a long output. Deeper values are left out, and so never end a part."""
 _SIGNS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 """Texts, so that the signs in them do not count, and the signs of JSON."""
 
@@ -408,10 +426,12 @@ class _Open:
 
 
 def _opened(sign: str, around: _Open | None) -> _Open:
-    closing = "}" if sign == "{" else "]"
-    if around is None:
-        return _Open(closing, None, 1)
-    return _Open(closing, around, around.depth + 1)
+    closing, depth = "]", 1
+    if sign == "{":
+        closing = "}"
+    if around is not None:
+        depth += around.depth
+    return _Open(closing, around, depth)
 
 
 def _parse_head(text: str) -> Any:
@@ -419,7 +439,9 @@ def _parse_head(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         return text
     value = _parse(_complete_part(text))
-    return value if isinstance(value, (dict, list)) else text
+    if isinstance(value, (dict, list)):
+        return value
+    return text
 
 
 def _complete_part(text: str) -> str:
@@ -432,7 +454,8 @@ def _complete_part(text: str) -> str:
         if sign in "{[":
             inner = _opened(sign, inner)
         elif sign in "}]":
-            inner = inner.around if inner is not None else None
+            if inner is not None:
+                inner = inner.around
         elif sign == "," and inner is not None and inner.depth <= MAX_OPEN:  # all before it is complete
             end, open_at_end = match.start(), inner
     closing = ""

@@ -45,8 +45,8 @@ class ExecutedCall:
         args: Arguments as executed, JSON values: the model's, or those of a person who edited the call. A short text
             stands for one that is too large to read (`values.readable`). Shared with the message; do not change them.
         output: Parsed JSON if the answer is a JSON object, array, number or boolean, otherwise its text; None if
-            unanswered. Of a longer answer the first `values.MAX_READ` characters are read. Shared by all readers of
-            this text; do not change it.
+            unanswered. Of a longer answer the first `VALUE_LIMITS.message` characters are read. Shared by all readers
+            of this text; do not change it.
         status: ``ok``: executed. ``failed``: raised, or answered with ``status="error"``. ``rejected``: not executed
             as written (a person rejected, replaced or answered it, a limit blocked it, unknown tool, arguments that
             do not fit the schema). ``unanswered``: no answer (yet).
@@ -151,13 +151,16 @@ class Run:
     @property
     def digest(self) -> str:
         """Name of the current episode. It hides the thread's id, which may name a person."""
-        episode = self.events[-1].episode if self.events else ""
-        return episode or digest("run", self.thread_id or self.scope)
+        if self.events and self.events[-1].episode:
+            return self.events[-1].episode
+        return digest("run", self.thread_id or self.scope)
 
     @property
     def scope(self) -> str:
         """Key of the first event, in place of a missing thread id."""
-        return self.events[0].key if self.events else ""
+        if not self.events:
+            return ""
+        return self.events[0].key
 
     def episodes(self) -> list[Run]:
         """Return the episodes of a thread in order, each with the events before it."""
@@ -188,11 +191,13 @@ class Run:
         texts: list[str] = []
         requests: list[str] = []
         for event in self.current.events:
-            text = event.text.strip() if isinstance(event, UserMessage) else ""
-            if text:
-                texts.append(text)
-                if not asks_nothing(text):
-                    requests.append(text)
+            if not isinstance(event, UserMessage) or not event.text.strip():
+                continue
+            text = event.text.strip()
+            texts.append(text)
+            if not asks_nothing(text):
+                requests.append(text)
+        # A conversation may begin with a greeting alone; then the greeting is all there is.
         return "\n".join(requests or texts)
 
     @property
@@ -209,13 +214,15 @@ class Run:
 def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
     """Return True if a user message opens an episode, given the events of the current one (see the module)."""
     texts = [event.text for event in before if isinstance(event, UserMessage)]
-    if asks_nothing(text) or (texts and all(map(asks_nothing, texts))):
+    has_only_greetings = bool(texts) and all(map(asks_nothing, texts))
+    if asks_nothing(text) or has_only_greetings:
         return False
     if not before:
         return True
     last = before[-1]
     if isinstance(last, UserMessage):  # it is unanswered
         return False
+    # Calls without an answer in words: the user broke in, and asks for something else.
     return bool(last.steps) or not replies(text, last.text, texts)
 
 
@@ -255,6 +262,7 @@ _STOP: Final = STOP_WORDS | word_set("one ones same first second third last othe
 
 def asks_nothing(text: str) -> bool:
     """Return True if a message only says thanks, yes or hello, or is a mark."""
+    # Simulated users of benchmarks end a conversation with a mark such as ###STOP###.
     unmarked = _MARK.sub(" ", text).replace("’", "'")
     if not unmarked.strip() or is_small_talk(unmarked, _SMALL):
         return True
@@ -277,6 +285,7 @@ def replies(text: str, answer: str, texts: Sequence[str]) -> bool:
 
 def asks_back(answer: str) -> bool:
     """Return True if the end of an answer asks the user for something."""
+    # Only the end counts: an answer may explain with questions, and then close without one.
     last_words = answer[-600:]
     sentences = _SENTENCE.findall(last_words)
     return any(_wants_a_reply(sentence) for sentence in sentences[-4:])
@@ -305,7 +314,11 @@ def _is_order(sentence: str) -> bool:
 
 
 def _content_words(text: str) -> set[str]:
-    return {stem(word) for word in words(text) if word not in _STOP}
+    stems = set()
+    for word in words(text):
+        if word not in _STOP:
+            stems.add(stem(word))
+    return stems
 
 
 _SMALL: Final = word_set("you your i it is that's the all for now have a day was to me my and so much been just")

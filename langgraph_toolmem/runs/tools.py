@@ -83,8 +83,10 @@ class ToolSpec:
         """Parameter name to its schema, with an outermost local ``$ref`` resolved."""
         resolved: dict[str, dict[str, Any]] = {}
         for name, schema in followed(self.parameters, self.parameters).get("properties", {}).items():
+            resolved[name] = {}
             # JSON schema also allows True for "any value".
-            resolved[name] = dict(followed(schema, self.parameters)) if isinstance(schema, Mapping) else {}
+            if isinstance(schema, Mapping):
+                resolved[name] = dict(followed(schema, self.parameters))
         return resolved
 
     @functools.cached_property
@@ -121,12 +123,11 @@ class ToolSpec:
         if isinstance(self._validator, str):
             return self._validator
         try:
-            error = next(iter(self._validator.iter_errors(args)), None)
+            for error in self._validator.iter_errors(args):
+                return _line(f"{_where(error.instance_path)}: {error.message}")
         except (ValueError, TypeError, RecursionError) as unreadable:
             return _line(f"arguments of {self.name} are no JSON values: {unreadable}")
-        if error is None:
-            return None
-        return _line(f"{_where(error.instance_path)}: {error.message}")
+        return None
 
     def _model_problem(self, args: dict[str, Any]) -> str | None:
         if self.arguments_model is None:
@@ -160,11 +161,14 @@ SideEffects: TypeAlias = Literal["reads", "changes", "destroys", "controls"]
 
 def side_effects(spec: ToolSpec) -> SideEffects:
     """Return the effect of a call by the tool's marks alone. Undeclared tools count as changing something."""
+    # In this order: a tool that is marked both destructive and read-only counts as destructive.
     if spec.destructive:
         return "destroys"
     if spec.controls:
         return "controls"
-    return "reads" if spec.read_only else "changes"
+    if spec.read_only:
+        return "reads"
+    return "changes"
 
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel | ToolSpec
@@ -203,7 +207,9 @@ def name_of(tool: Any) -> str | None:
 def _body_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a tool dict that has its name: OpenAI nests it below "function"."""
     function = tool.get("function")
-    return function if isinstance(function, Mapping) else tool
+    if isinstance(function, Mapping):
+        return function
+    return tool
 
 
 def _read(tool: Any, index: int) -> ToolSpec:
@@ -240,7 +246,8 @@ def _from_base_tool(tool: BaseTool) -> ToolSpec:
             parameters, model = _object_schema(schema.model_json_schema()), _own_model(tool, schema)
         else:  # a pydantic.v1 model
             parameters = _object_schema(schema.schema())
-    declared = {**(getattr(tool, "extras", None) or {}), **(tool.metadata or {})}  # extras since langchain-core 1.2
+    declared = dict(getattr(tool, "extras", None) or {})  # since langchain-core 1.2
+    declared.update(tool.metadata or {})
     spec = _spec(tool.name, tool.description, parameters, declared, tool.tags, model)
     if tool.return_direct or _returns_command(tool):
         return replace(spec, controls=True)
@@ -266,7 +273,9 @@ def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
     if not (isinstance(own, type) and issubclass(own, BaseModel)):
         return offered
     nothing_injected = own.model_fields.keys() == offered.model_fields.keys()
-    return own if nothing_injected else offered
+    if nothing_injected:
+        return own
+    return offered
 
 
 def _from_class(tool: type) -> ToolSpec:
@@ -306,14 +315,20 @@ def _spec(
 ) -> ToolSpec:
     if not isinstance(name, str) or not name:
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
+    if not isinstance(description, str):
+        description = ""
     returns = _first(declared, "returns", "outputSchema", "output_schema")
+    if isinstance(returns, Mapping):
+        returns = copy.deepcopy(dict(returns))
+    else:
+        returns = None
     tag_names = tuple([str(tag) for tag in tags or ()])
     effects = _effects(declared, tag_names)
     return ToolSpec(
         name=name,
-        description=description if isinstance(description, str) else "",
+        description=description,
         parameters=parameters,
-        returns=copy.deepcopy(dict(returns)) if isinstance(returns, Mapping) else None,
+        returns=returns,
         read_only=effects.read_only,
         destructive=effects.destructive,
         idempotent=effects.idempotent,
@@ -327,7 +342,9 @@ def _spec(
 
 def _text(declared: Mapping[str, Any], key: str) -> str:
     text = declared.get(key)
-    return text if isinstance(text, str) else ""
+    if isinstance(text, str):
+        return text
+    return ""
 
 
 # --- declared effects ---
@@ -356,12 +373,12 @@ def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> _Effects:
         if effect in ("readonly", "destructive", "idempotent"):
             flags[effect] = True
     hint = _Effects(flags.get("readonlyhint"), flags.get("destructivehint"), flags.get("idempotenthint"))
-    own = _Effects(flags.get("readonly"), flags.get("destructive"), flags.get("idempotent"))
-    effects = _Effects(
-        hint.read_only if own.read_only is None else own.read_only,
-        own.destructive,
-        hint.idempotent if own.idempotent is None else own.idempotent,
-    )
+    # The developer's own words are stronger than a server's hints.
+    effects = _Effects(flags.get("readonly"), flags.get("destructive"), flags.get("idempotent"))
+    if effects.read_only is None:
+        effects.read_only = hint.read_only
+    if effects.idempotent is None:
+        effects.idempotent = hint.idempotent
     if effects.destructive is None:
         effects.destructive = _destructive_by_hints(hint, reads=bool(effects.read_only))
     return effects
@@ -369,13 +386,13 @@ def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> _Effects:
 
 def _destructive_by_hints(hint: _Effects, *, reads: bool) -> bool | None:
     """Return what MCP's annotations say: a writing tool without ``destructiveHint`` is destructive."""
-    if reads:
-        # servers that send all defaults send true here, where it has no meaning
-        return None if hint.destructive is None else False
     writes = hint.read_only is False or hint.idempotent is not None
-    if hint.destructive is None and writes:
-        return True
-    return hint.destructive
+    if hint.destructive is None:
+        if writes and not reads:
+            return True
+        return None
+    # Servers that send all defaults send true for tools that read, where it has no meaning.
+    return hint.destructive and not reads
 
 
 def _plain(name: str) -> str:
@@ -403,7 +420,7 @@ def _object_schema(schema: Any) -> dict[str, Any]:
     if not isinstance(copied.get("properties", {}), dict):
         raise TypeError("'properties' of its parameters is not a dict of JSON schemas")
     required = copied.get("required", [])
-    if not isinstance(required, list) or any(not isinstance(name, str) for name in required):
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         raise TypeError("'required' of its parameters is not a list of names")
     if copied.get("type", "object") not in ("object", ["object"]):
         raise TypeError(f"its parameters are of JSON type {copied['type']!r}, not 'object'")
@@ -429,15 +446,20 @@ def _where(path: Iterable[Any]) -> str:
 def _line(text: str) -> str:
     # A validator quotes the whole value; the line goes into logs and to the model.
     flat = " ".join(text.split())
-    return flat if len(flat) <= 300 else flat[:299] + "…"
+    if len(flat) <= 300:
+        return flat
+    return flat[:299] + "…"
 
 
 def _describe(tool: Any) -> str:
     name = name_of(tool)
-    return f"{type(tool).__name__} {name!r}" if name else type(tool).__name__
+    if name is None:
+        return type(tool).__name__
+    return f"{type(tool).__name__} {name!r}"
 
 
 def _no_network(uri: str) -> NoReturn:
+    # A schema comes from a server: it must not make this process fetch addresses.
     raise ValueError(f"remote reference {uri} is not fetched")
 
 
@@ -445,9 +467,9 @@ def _no_network(uri: str) -> NoReturn:
 
 MAX_RETURNS: Final = 20_000
 """Characters of JSON above which the schema of a result is kept in brief: there may be thousands of tools."""
-EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
-_GRAVE: Final = dict(zip(EFFECTS, (False, True, False, True), strict=True))
+_RESTRICTIVE: Final = {"read_only": False, "destructive": True, "idempotent": False, "controls": True}
 """The more restrictive value of each effect."""
+EFFECTS: Final = tuple(_RESTRICTIVE)
 
 
 def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -469,6 +491,7 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     }
     note: dict[str, Any] = {"description": spec.description, "parameters": spec.parameters}
     for name, value in optional.items():
+        # Notes are merged field by field: only an empty field takes back what an earlier note said.
         was_declared = _is_declared(known.get(name))
         if was_declared or _is_declared(value):
             note[name] = value
@@ -490,48 +513,57 @@ def _kept_returns(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any] | 
         is_short = len(json.dumps(spec.returns)) <= MAX_RETURNS
     except (TypeError, ValueError, RecursionError):
         is_short = False
-    return spec.returns if is_short else compact(spec.returns) or None
+    if is_short:
+        return spec.returns
+    return compact(spec.returns) or None
 
 
 def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
     """Return the tool of a note; a field of the wrong type counts as not declared."""
-    returns, tags = note.get("returns"), note.get("tags")
-    effects: dict[str, Any] = {}
+    # Notes come from the disk, and from other workers, who may be of another release.
+    declared: dict[str, Any] = {}
     for effect in EFFECTS:
-        value = note.get(effect)
-        effects[effect] = value if isinstance(value, bool) else None
+        if isinstance(note.get(effect), bool):
+            declared[effect] = note[effect]
+    if isinstance(note.get("returns"), dict):
+        declared["returns"] = note["returns"]
+    if isinstance(note.get("tags"), list):
+        declared["tags"] = tuple(map(str, note["tags"]))
     return ToolSpec(
         name,
         str(note.get("description", "")),
         note["parameters"],
-        returns=returns if isinstance(returns, dict) else None,
-        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
         toolkit=str(note.get("toolkit", "")),
         category=str(note.get("category", "")),
         route=str(note.get("route", "")),
-        **effects,
+        **declared,
     )
 
 
 def restricted(spec: ToolSpec, others: Iterable[ToolSpec]) -> ToolSpec:
     """Return a tool with the restrictive marks of others of its name. No permission comes from them."""
-    others = list(others)
-    marks: dict[str, Any] = {}
-    for effect, grave in _GRAVE.items():
-        forbidden = any(getattr(other, effect) is grave for other in others)
-        marks[effect] = grave if forbidden else getattr(spec, effect)
+    marks = _marks_of(spec)
+    for other in others:
+        for effect, restrictive in _RESTRICTIVE.items():
+            if getattr(other, effect) is restrictive:
+                marks[effect] = restrictive
     return _remarked(spec, marks)
+
+
+def _marks_of(spec: ToolSpec) -> dict[str, Any]:
+    return {effect: getattr(spec, effect) for effect in EFFECTS}
 
 
 def agreed(spec: ToolSpec, other: ToolSpec) -> ToolSpec:
     """Return a tool that stands for two of one name: what either forbids is forbidden, what both permit permitted."""
-    marks: dict[str, Any] = {}
-    for effect, grave in _GRAVE.items():
-        own, theirs = getattr(spec, effect), getattr(other, effect)
-        if own is theirs:
-            marks[effect] = own
-        else:
-            marks[effect] = grave if grave in (own, theirs) else None
+    marks, theirs = _marks_of(spec), _marks_of(other)
+    for effect, restrictive in _RESTRICTIVE.items():
+        if marks[effect] is theirs[effect]:
+            continue
+        if restrictive in (marks[effect], theirs[effect]):
+            marks[effect] = restrictive
+        else:  # one of them permits, and the other declares nothing
+            marks[effect] = None
     return _remarked(spec, marks)
 
 
@@ -544,9 +576,10 @@ def _remarked(spec: ToolSpec, marks: Mapping[str, Any]) -> ToolSpec:
 
 def grave_marks(spec: ToolSpec) -> ToolSpec:
     """Return a tool with its restrictive marks alone: other programs must not lose them."""
-    marks: dict[str, Any] = {}
-    for effect, grave in _GRAVE.items():
-        marks[effect] = grave if getattr(spec, effect) is grave else None
+    marks = _marks_of(spec)
+    for effect, restrictive in _RESTRICTIVE.items():
+        if marks[effect] is not restrictive:
+            marks[effect] = None
     return replace(spec, **marks)
 
 

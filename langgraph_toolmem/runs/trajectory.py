@@ -132,20 +132,25 @@ class Prefix:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
         if len(episodes) != self.known and self._contradicts(episodes):
             return None
+        # Messages are mutable: the host may have replaced a content in place.
+        if not self.parts.are_there():
+            return None
         messages = self.parts.messages
         head = entries[: len(messages)]
         is_same = len(head) == len(messages) and all(map(is_, head, messages))
         if is_same:
-            return self if self.parts.are_there() else None
+            return self
         # A checkpointer loaded equal messages, or the host edited some. Their fields are compared in C: a message's
         # own `==` costs four times as much.
-        if list(map(vars, head)) != self.parts.fields or not self.parts.are_there():
+        if list(map(vars, head)) != self.parts.fields:
             return None
         return replace(self, parts=_TurnParts.of(head), known=len(episodes))
 
     def _contradicts(self, episodes: Mapping[str, str]) -> bool:
-        asked = self.timeline.asked
-        return any(episodes.get(key, episode) != episode for key, episode in asked.items())
+        for key, episode in self.timeline.asked.items():
+            if episodes.get(key, episode) != episode:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,18 +209,24 @@ class Reading:
     def __init__(self, thread: ThreadKnowledge, prefix: Prefix | None = None) -> None:
         self.prefix = prefix
         self._thread = thread
-        self._reader = _TurnReader(thread.thread_id, "") if prefix is None else prefix.reader.copy()
+        if prefix is None:
+            self._reader = _TurnReader(thread.thread_id, "")
+        else:
+            self._reader = prefix.reader.copy()
         self._before: _TurnReader | None = None  # the reader as it was before the latest answer
         self._first_changed = sys.maxsize  # the first event that a message before the latest answer changed
 
     def extend(self, entries: list[Any]) -> Run:
         """Read a history; return a run that is equal to one read from the beginning."""
-        start = 0 if self.prefix is None else len(self.prefix.parts.messages)
+        start = 0
+        if self.prefix is not None:
+            start = len(self.prefix.parts.messages)
         latest = _latest_answer(entries, start)
         self._read_both_sides(entries, start, latest)
         episodes = self._thread.episodes
         head = self._missing_head()
         if head is not None:
+            # Identities depend on the user message before: those of the first reading lack it.
             episodes = {head.key: head.episode, **episodes}
             self._read_again_after(head, entries)
         timeline = self._timeline(episodes)
@@ -256,7 +267,9 @@ class Reading:
         """Let the prefix end before the latest answer, if nothing there can change any more."""
         reader = self._reader
         answer_is_event = len(before.events) < len(reader.events)
-        if not answer_is_event or reader.changed < len(before.events) or reader.truncated:
+        answered_late = reader.changed < len(before.events)
+        # A truncated history may begin elsewhere at the next reading.
+        if not answer_is_event or answered_late or reader.truncated:
             return
         for message in new:
             if not isinstance(message, BaseMessage):
@@ -282,9 +295,11 @@ def _latest_answer(entries: Sequence[Any], start: int) -> int | None:
 
 
 def _read(reader: _TurnReader, entries: Sequence[Any], index: int) -> None:
-    entry = entries[index]
+    message = entry = entries[index]
     try:
-        reader.read(entry if isinstance(entry, BaseMessage) else message_of(entry))
+        if not isinstance(entry, BaseMessage):
+            message = message_of(entry)
+        reader.read(message)
     except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise MessageError(f"messages[{index}] ({describe(entry)}): {reason[:300]}. {HOW}") from error
@@ -346,7 +361,9 @@ class _TurnReader:
     def __init__(self, thread_id: str | None, head: str) -> None:
         self._thread_id = thread_id
         self.user_before = self._asked = head  # the user message before the first event, and the latest one
-        self._scope = "" if thread_id is None else digest("run", thread_id)
+        self._scope = ""
+        if thread_id is not None:
+            self._scope = digest("run", thread_id)
         self.events: list[UserMessage | _RunDraft] = []
         self.changed = sys.maxsize
         self._pending: dict[str, tuple[_MessagePlace, ...]] = {}  # call id -> places of calls without an answer
@@ -374,7 +391,9 @@ class _TurnReader:
     def run(self, timeline: _Timeline) -> Run:
         latest = timeline.latest
         is_pending = isinstance(latest, Turn) and not latest.settled
-        next_key = None if is_pending else self._next_key()
+        next_key = None
+        if not is_pending:
+            next_key = self._next_key()
         return Run(tuple(timeline.events), self._thread_id, self.truncated, next_key)
 
     def _user(self, message: BaseMessage) -> None:
@@ -403,7 +422,9 @@ class _TurnReader:
         chosen_by = _chooser_of(message)
         key = self._next_key()
         calls = self._calls(message, chosen_by)
-        identity = "" if calls else self._identity("words", message, text)
+        identity = ""
+        if not calls:
+            identity = self._identity("words", message, text)
         self.events.append(_RunDraft(text, chosen_by, key, _tokens_of(message), identity, calls))
         self._await_answers(calls)
 
@@ -447,11 +468,14 @@ class _TurnReader:
             review = "rejected"
         if status == "ok" and was_answered_by_a_person(message):
             status = "rejected"  # the tool never ran; nobody refused the call, so it is no review
-        output = None if status == "unanswered" else output_of(content)
+        output = None
+        if status != "unanswered":
+            output = output_of(content)
         return _Call(replace(call, status=status, output=output, review=review), answered=True)
 
     def _call(self, origin: str, chosen_by: Chooser, asked: ToolCall) -> _Call:
         tool, args, call_id = asked["name"], readable(asked["args"]), asked.get("id") or ""
+        # With the user message before it: ids alone repeat, even those that look drawn at random.
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
@@ -463,7 +487,9 @@ class _TurnReader:
         """Return the scope of counter-like call ids: the user message in its thread, or the message of the call."""
         if self._thread_id is not None or not message.id:
             return self._asked or self._scope
-        scope = "" if looks_unique(message.id) else self._scope
+        scope = self._scope
+        if looks_unique(message.id):
+            scope = ""
         return digest("message", message.id, scope)
 
     def _identity(self, kind: str, message: BaseMessage, text: str) -> str:
@@ -472,7 +498,9 @@ class _TurnReader:
             identity: tuple[str, ...] = (kind, self._thread_id or "", message.id)
         else:
             # An answer belongs to the user message before it; a user message belongs to the thread alone.
-            asked = "" if kind == "user" else self._asked
+            asked = self._asked
+            if kind == "user":
+                asked = ""
             identity = (kind, self._scope, asked, message.id or text)
         return digest(*identity, self._count(identity))
 
@@ -504,6 +532,7 @@ class _TurnReader:
         last = self.events[-1]
         if isinstance(last, UserMessage):
             return digest("turn", last.key)
+        # A search among the tools is no step: the turn after it has the place of the turn that searched.
         if last.stays:
             return last.key
         return digest("turn", last.position())
@@ -580,6 +609,7 @@ class _Timeline:
 
     def _add_turn(self, turn: Turn) -> None:
         steps = tuple([step for step in turn.steps if step.tool not in OWN_TOOLS])
+        # What the memory's own calls cost and say is held back until a turn comes that can carry it.
         called_own = len(steps) < len(turn.steps)
         if not called_own and self._summary is None and not any(self._spent):
             self._add(turn)
@@ -736,7 +766,10 @@ class ExecutionLog:
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed."""
-        history = messages if isinstance(messages, ThreadHistory) else ThreadHistory(entries_of(messages))
+        history = messages
+        if not isinstance(history, ThreadHistory):
+            history = ThreadHistory(entries_of(messages))
+        # Several steps read the history of one model call; an execution that is seen meanwhile makes it read again.
         mark = self, self._changes, thread_id
         if history.reading == mark:
             return history.run
@@ -758,7 +791,9 @@ class ExecutionLog:
         return run
 
     def _thread(self, thread_id: str | None) -> ThreadKnowledge:
-        heads = self.heads if thread_id is None else {}
+        heads: Mapping[str, KnownMessage] = {}
+        if thread_id is None:
+            heads = self.heads
         return ThreadKnowledge(thread_id, self.executions, self.turns, self._known(thread_id), heads)
 
     def forget(self) -> None:
@@ -771,10 +806,10 @@ class ExecutionLog:
 
     def _drop_prefixes_with(self, key: str) -> None:
         with self._lock:
-            stale = [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]
-            for thread in stale:
-                self._changes += 1
-                del self.prefixes[thread]
+            for thread, prefix in list(self.prefixes.items()):
+                if key in prefix.keys:
+                    self._changes += 1
+                    del self.prefixes[thread]
 
     def _note_heads(self, run: Run) -> None:
         asked: KnownMessage | None = None

@@ -5,16 +5,35 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import digest
 
-MAX_LEAVES: Final = 600
-"""Scalars read from one output; the rest is no source of arguments."""
-MAX_DEPTH: Final = 8
-MAX_VALUE_CHARS: Final = 400
-"""Longer strings are prose, not values: they are neither learned as constants nor indexed."""
+
+@dataclass(slots=True, frozen=True)
+class ValueLimits:
+    """Sizes up to which messages, outputs and arguments are read. All of them bound the time of a model call.
+
+    Attributes:
+        leaves: scalars read from one output; the rest is no source of arguments.
+        depth: objects and lists around a scalar of an output.
+        characters: a longer text is prose, not a value: it is neither learned as a constant nor indexed.
+        message: characters that are read of a message: what lies behind them gives no value.
+        parts: texts, numbers, lists and objects that an argument may have; one with more gives no value.
+        bits: size of a whole number; Python refuses to write one of more than 4,300 digits.
+    """
+
+    leaves: int = 600
+    depth: int = 8
+    characters: int = 400
+    message: int = 200_000
+    parts: int = 2_000
+    bits: int = 1_600
+
+
+VALUE_LIMITS: Final = ValueLimits()
 
 
 class _Absent:
@@ -31,12 +50,6 @@ _ABSENT_TEXT: Final = "\x00absent"
 
 # --- large values ---
 
-MAX_READ: Final = 200_000
-"""Characters that are read of a message: what lies behind them gives no value."""
-MAX_PARTS: Final = 2_000
-"""Texts, numbers, lists and objects that an argument may have; one with more gives no value."""
-MAX_BITS: Final = 4 * MAX_VALUE_CHARS
-"""Size of a whole number; Python refuses to write one of more than 4,300 digits."""
 _UNREAD: Final = "\ufffc"
 """Begins the text that stands for a value too large to read; no model writes this character."""
 
@@ -48,11 +61,15 @@ def readable(args: dict[str, Any]) -> dict[str, Any]:
     """
     if not _is_large(args):
         return args
-    if len(args) > MAX_PARTS:
+    if len(args) > VALUE_LIMITS.parts:
         return {_UNREAD: _stand_in(list(args))}
+    # One large value must not cost the others: each is looked at alone.
     read = {}
     for name, value in args.items():
-        read[name] = _stand_in(value) if _is_large(value) else value
+        if _is_large(value):
+            read[name] = _stand_in(value)
+        else:
+            read[name] = value
     return read
 
 
@@ -71,31 +88,37 @@ def _is_large(value: Any) -> bool:
         if isinstance(part, str):
             characters += len(part)
         elif isinstance(part, int):
-            if part.bit_length() > MAX_BITS:
+            if part.bit_length() > VALUE_LIMITS.bits:
                 return True
         elif isinstance(part, (dict, list, tuple)):
-            if parts + len(waiting) + len(part) > MAX_PARTS:
+            # Before the parts are copied: there may be millions.
+            if parts + len(waiting) + len(part) > VALUE_LIMITS.parts:
                 return True
             waiting.extend(part)
             if isinstance(part, dict):
                 waiting.extend(part.values())
-        if parts > MAX_PARTS or characters > MAX_READ:
+        if parts > VALUE_LIMITS.parts or characters > VALUE_LIMITS.message:
             return True
     return False
 
 
 def _stand_in(value: Any) -> str:
     if isinstance(value, str):
-        ends = value[: MAX_READ // 2] + value[-MAX_READ // 2 :]
-        return f"{_UNREAD}{len(value)} characters {digest(ends)}"
+        half = VALUE_LIMITS.message // 2
+        return f"{_UNREAD}{len(value)} characters {digest(value[:half] + value[-half:])}"
     if isinstance(value, int):
-        return f"{_UNREAD}{value.bit_length()} bits {digest(str(value % (1 << MAX_BITS)))}"
-    parts = list(islice(_leaves(value), MAX_PARTS))
+        return f"{_UNREAD}{value.bit_length()} bits {digest(_lowest_bits(value))}"
+    parts = list(islice(_leaves(value), VALUE_LIMITS.parts))
     return f"{_UNREAD}{len(value)} parts {digest(*parts)}"
+
+
+def _lowest_bits(number: int) -> str:
+    return str(number % (1 << VALUE_LIMITS.bits))
 
 
 def _leaves(value: Any) -> Iterator[str]:
     """Yield texts of the parts of a list or an object, cut where they are long."""
+    # A stack of iterators, not of values: the reader stops early, and a list of millions is not copied.
     waiting = [iter((value,))]
     while waiting:
         part = next(waiting[-1], _ABSENT_TEXT)
@@ -108,9 +131,9 @@ def _leaves(value: Any) -> Iterator[str]:
             waiting.append(iter(part))
             yield "["
         elif isinstance(part, str):
-            yield part[:MAX_VALUE_CHARS]
+            yield part[: VALUE_LIMITS.characters]
         elif isinstance(part, int):
-            yield str(part % (1 << MAX_BITS))
+            yield _lowest_bits(part)
         else:
             yield str(part)
 
@@ -131,9 +154,10 @@ def canon(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        # a float is exact to the unit up to 2**53, about 9e15
-        is_whole = value.is_integer() and abs(value) < 1e15
-        return str(int(value)) if is_whole else repr(value)
+        # 5.0 is 5 for a tool. A float is exact to the unit up to 2**53, about 9e15.
+        if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        return repr(value)
     return _json(value)
 
 
@@ -160,12 +184,14 @@ class Observation(NamedTuple):
 
 
 def flatten(output: Any) -> Observation:
-    """Split an output into scalars and lists by path; at most MAX_LEAVES values are read."""
+    """Split an output into scalars and lists by path; at most `VALUE_LIMITS.leaves` values are read."""
     if isinstance(output, str):
-        scalars = {"$": output} if len(output) <= MAX_VALUE_CHARS else {}
+        scalars: dict[str, Any] = {}
+        if len(output) <= VALUE_LIMITS.characters:
+            scalars["$"] = output
         return Observation(scalars, {}, output)
     flat = Observation({}, {})
-    for path, listed, value in islice(_walk(output, "$", False, 0), MAX_LEAVES):
+    for path, listed, value in islice(_walk(output, "$", False, 0), VALUE_LIMITS.leaves):
         if listed:
             flat.lists.setdefault(path, []).append(value)
         else:
@@ -178,12 +204,13 @@ def _walk(value: Any, path: str, listed: bool, depth: int) -> Iterator[tuple[str
 
     Plain tuples: a record for each scalar makes `flatten` a seventh slower.
     """
-    if depth > MAX_DEPTH:
+    if depth > VALUE_LIMITS.depth:
         return
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _walk(inner, f"{path}.{key}", listed, depth + 1)
         if depth and _is_table(value):
+            # No field of a tool is called "*~", so that keys never share a path with values.
             for key in value:
                 yield f"{path}.*~", True, key
     elif isinstance(value, list):
@@ -212,8 +239,9 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     if value is ABSENT or not schema:
         return value
     declared = schema.get("type")
+    # The usual case, on the path of every prediction. By `type`: a bool is an int to `isinstance`.
     if isinstance(declared, str) and type(value) in _TYPES.get(declared, ()):
-        return value  # the usual case, on the path of every prediction
+        return value
     kinds = _kinds(schema)
     if not kinds:
         return value
@@ -230,14 +258,15 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
 def _kinds(schema: Mapping[str, Any]) -> list[Any]:
     """Return the types that a schema allows; [] if nothing is known."""
     declared = schema.get("type")
+    if isinstance(declared, list):
+        return declared
     if declared is not None:
-        return declared if isinstance(declared, list) else [declared]
+        return [declared]
     kinds = []
     for branch in schema.get("anyOf") or schema.get("oneOf") or ():
-        kind = branch.get("type") if isinstance(branch, Mapping) else None
-        if not isinstance(kind, str):
+        if not isinstance(branch, Mapping) or not isinstance(branch.get("type"), str):
             return []  # a reference or a nested choice
-        kinds.append(kind)
+        kinds.append(branch["type"])
     return kinds
 
 
@@ -251,11 +280,12 @@ def _cast(value: Any, kind: Any) -> Any:
         return _as_number(value)
     if kind == "boolean":
         return _as_boolean(value)
-    if kind == "array":
-        return value if isinstance(value, list) else ABSENT
-    if kind == "object":
-        return value if isinstance(value, dict) else ABSENT
-    if kind == "null" and value is not None:
+    is_wrong = (
+        (kind == "array" and not isinstance(value, list))
+        or (kind == "object" and not isinstance(value, dict))
+        or (kind == "null" and value is not None)
+    )
+    if is_wrong:
         return ABSENT
     return value
 
@@ -270,16 +300,20 @@ def _as_string(value: Any) -> Any:
 
 def _as_integer(value: Any) -> Any:
     number = _as_number(value)
-    if isinstance(number, float):
-        return int(number) if number.is_integer() else ABSENT
-    return number
+    if not isinstance(number, float):
+        return number
+    if number.is_integer():
+        return int(number)
+    return ABSENT
 
 
 def _as_number(value: Any) -> Any:
     if isinstance(value, str):
-        if len(value) > MAX_VALUE_CHARS or not _NUMBER.match(value):
+        if len(value) > VALUE_LIMITS.characters or not _NUMBER.match(value):
             return ABSENT
-        return float(value) if "." in value else int(value)
+        if "." in value:
+            return float(value)
+        return int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ABSENT
     return value

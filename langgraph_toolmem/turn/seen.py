@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput, Primitive
-from langgraph_toolmem.runs.values import MAX_READ
+from langgraph_toolmem.runs.values import VALUE_LIMITS
 
 _LIMIT: Final = 64
 """Fields of a context that are read."""
@@ -101,14 +101,14 @@ def given_input(system: str | None, context: Any, private: Collection[str]) -> M
         raise ConfigurationError(f"system must be the text of the prompt, got {type(system).__name__}.")
     if system is None and context is None:
         return UNSEEN
-    return ModelInput((system or "")[:MAX_READ], primitives_of(context, private), complete=True)
+    return ModelInput((system or "")[: VALUE_LIMITS.message], primitives_of(context, private), complete=True)
 
 
 def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive]:
     """Return the primitive fields of a run's context, a dataclass, a pydantic model or a dict, without private ones."""
     primitives: dict[str, Primitive] = {}
     for name, value in _fields_of(context):
-        if isinstance(value, str) and len(value) > MAX_READ:
+        if isinstance(value, str) and len(value) > VALUE_LIMITS.message:
             continue
         is_read = isinstance(name, str) and name not in private and len(primitives) < _LIMIT
         if is_read and isinstance(value, (str, int, float, bool)):

@@ -68,7 +68,7 @@ def held_elsewhere() -> Iterator[None]:
 
     def hold() -> None:
         with ExitStack() as held:
-            for each in list(threads.every):
+            for each in list(threads.locks_in_use):
                 if each.acquire(timeout=0.2):  # else somebody else holds it already
                     held.callback(each.release)
             inside.set()

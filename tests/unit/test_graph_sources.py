@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.graph.learning import json_type
 from langgraph_toolmem.graph.provenance import decode_value, encode_value
 from langgraph_toolmem.graph.sources import describe, discover, evaluate
-from langgraph_toolmem.runs.values import ABSENT, MAX_DEPTH, MAX_LEAVES, canon, fit, flatten
+from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon, fit, flatten
 
 # --- values ---
 
@@ -129,11 +129,11 @@ def test_the_keys_of_a_dict_of_dicts_are_a_list():
 
 
 def test_large_and_deep_outputs_are_cut():
-    assert len(flatten(list(range(5000))).lists["$[*]"]) == MAX_LEAVES
+    assert len(flatten(list(range(5000))).lists["$[*]"]) == VALUE_LIMITS.leaves
     deep: Any = 1
-    for _ in range(MAX_DEPTH):
+    for _ in range(VALUE_LIMITS.depth):
         deep = {"a": deep}
-    assert flatten(deep).scalars == {"$" + ".a" * MAX_DEPTH: 1}
+    assert flatten(deep).scalars == {"$" + ".a" * VALUE_LIMITS.depth: 1}
     assert flatten({"a": deep}).scalars == {}
 
 

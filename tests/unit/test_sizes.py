@@ -19,7 +19,7 @@ from langgraph_toolmem.runs import messages
 from langgraph_toolmem.runs.loops import LoopWatch
 from langgraph_toolmem.runs.messages import MAX_OPEN, output_of_text
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.runs.values import MAX_PARTS, MAX_READ, is_unread, readable
+from langgraph_toolmem.runs.values import VALUE_LIMITS, is_unread, readable
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 ROWS = [{"id": f"O-{number}", "note": 'a "quoted", [odd] {text}\\', "n": number} for number in range(9000)]
@@ -43,8 +43,8 @@ def test_the_complete_values_of_a_long_list_are_read(parsed: list[int]) -> None:
     found = output_of_text(json.dumps(ROWS))
     assert found[:-1] == ROWS[: len(found) - 1]
     assert found[-1].items() <= ROWS[len(found) - 1].items()
-    assert 0.9 * MAX_READ < len(json.dumps(found)) <= MAX_READ
-    assert max(parsed) <= MAX_READ + MAX_OPEN
+    assert 0.9 * VALUE_LIMITS.message < len(json.dumps(found)) <= VALUE_LIMITS.message
+    assert max(parsed) <= VALUE_LIMITS.message + MAX_OPEN
 
 
 def test_the_complete_values_of_a_long_object_are_read() -> None:
@@ -73,15 +73,15 @@ def test_the_complete_values_of_a_long_object_are_read() -> None:
 def test_what_cannot_be_read_as_a_part_of_json_is_text(text: str, parsed: list[int]) -> None:
     found = output_of_text(text)
     if isinstance(found, list):  # as deep as is read
-        assert len(json.dumps(found)) < MAX_READ
+        assert len(json.dumps(found)) < VALUE_LIMITS.message
     else:
-        assert found == text[:MAX_READ]
-    assert sum(parsed) <= MAX_READ + MAX_OPEN
+        assert found == text[: VALUE_LIMITS.message]
+    assert sum(parsed) <= VALUE_LIMITS.message + MAX_OPEN
 
 
 def test_a_text_of_the_stated_size_is_read_whole() -> None:
-    text = json.dumps(["a" * 100, "b" * (MAX_READ - 200), 7])
-    assert len(text) < MAX_READ
+    text = json.dumps(["a" * 100, "b" * (VALUE_LIMITS.message - 200), 7])
+    assert len(text) < VALUE_LIMITS.message
     assert output_of_text(text)[2] == 7
 
 
@@ -126,10 +126,15 @@ def test_a_short_text_stands_for_an_argument_that_is_too_large_to_read(value: An
 
 
 def test_arguments_up_to_the_limits_are_read_as_they_are() -> None:
-    args = {"text": "x" * (MAX_READ - 100), "list": list(range(MAX_PARTS - 10)), "whole": 10**300, "none": None}
+    args = {
+        "text": "x" * (VALUE_LIMITS.message - 100),
+        "list": list(range(VALUE_LIMITS.parts - 10)),
+        "whole": 10**300,
+        "none": None,
+    }
     for name, value in args.items():
         assert readable({name: value})[name] is value
-    assert readable({str(number): number for number in range(MAX_PARTS + 1)}).keys() == {"\ufffc"}
+    assert readable({str(number): number for number in range(VALUE_LIMITS.parts + 1)}).keys() == {"\ufffc"}
     assert len({readable({"a": LONG + end})["a"] for end in ("", "x", "y", "xy")}) == 4
 
 

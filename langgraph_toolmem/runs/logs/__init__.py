@@ -129,9 +129,12 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
 
     def read() -> Iterator[LoggedRun]:
         for number, record in _numbered_runs(source, account):
-            transcript = record.get("messages") if isinstance(record, dict) else None
+            transcript = None
+            if isinstance(record, dict):
+                transcript = record.get("messages")
             if isinstance(transcript, Transcript):
                 account.add(transcript)
+                # A trace without any message is no error: the account says what was left out of it.
                 if not transcript.messages:
                     continue
             try:
@@ -166,11 +169,16 @@ def _name(source: Source) -> str:
 
 
 def _numbered_runs(source: Source, account: _Account) -> Iterator[tuple[int, Any]]:
-    uri = uri_of(source) if isinstance(source, (str, Path)) else None
-    if uri or not isinstance(source, (str, Path)):
+    checkpoints: str | BaseCheckpointSaver[Any] | None
+    if isinstance(source, (str, Path)):
+        checkpoints = uri_of(source)
+    else:
+        checkpoints = source
+    if checkpoints is not None:
         account.formats["LangGraph checkpoints"] = None
-        yield from enumerate(read_threads(uri or source), start=1)  # type: ignore[arg-type]
+        yield from enumerate(read_threads(checkpoints), start=1)
         return
+    assert isinstance(source, (str, Path))
     records = read_records(Path(source))
     known = recognise(records)
     account.formats[known.name] = None
@@ -180,7 +188,9 @@ def _numbered_runs(source: Source, account: _Account) -> Iterator[tuple[int, Any
 def _run(value: Any, number: int, account: _Account) -> LoggedRun:
     if isinstance(value, LogError):
         raise value
-    fields: Fields = {"messages": value} if isinstance(value, list) else value
+    fields: Fields = value
+    if isinstance(value, list):
+        fields = {"messages": value}
     if not isinstance(fields, dict):
         raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
     try:
@@ -196,13 +206,15 @@ def _run(value: Any, number: int, account: _Account) -> LoggedRun:
         raise LogError(f"no message that can be read (left out: {left_out})", line=number)
     account.count(run)
     task = fields.get("task")
+    if not isinstance(task, str):
+        task = None
     return LoggedRun(
         line=number,
         thread_id=thread_id,
         messages=transcript.messages,
         success=_success(fields.get("success"), number),
         user_id=_identifier(fields.get("user_id"), "user_id", number),
-        task=task if isinstance(task, str) else None,
+        task=task,
         times=_times(fields.get("times"), transcript.messages),
     )
 
@@ -226,6 +238,7 @@ def _thread_of(fields: Fields, number: int) -> str | None:
 
 def _digest_of(value: Any, transcript: Transcript, number: int) -> str:
     """Return an id by content and line number, so that reading the same file again teaches nothing."""
+    # A transcript is an object of this process: its text would hold an address.
     if isinstance(value, dict) and value["messages"] is transcript:
         value = {**value, "messages": transcript.messages}
     return digest(number, json.dumps(value, default=str))

@@ -12,7 +12,8 @@ from langgraph_toolmem.runs.logs.transcript import Fields
 
 def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     groups: dict[str, Any] = {}
-    spans: dict[Any, tuple[int, Fields]] = {}  # a span that is logged at both ends counts by the end
+    # By trace and span: a span that is logged at its start and its end counts by the end, which has the output.
+    spans: dict[Any, tuple[int, Fields]] = {}
     for line, record in objects_of(records):
         for item in [record, *dicts(record.get("spans")), *dicts(record.get("data"))]:
             if item.get("object") == "trace":
@@ -30,14 +31,17 @@ def _observation(line: int, span: Fields, groups: Fields) -> ObservedSpan:
     if kind == "response" and isinstance(data.get("response"), dict):
         answer = data["response"].get("output")
     history: list[Any] = []
+    tool = ""
     if kind in ("generation", "response"):
         history = history_of(data.get("input"), answer)
+    elif kind == "function":
+        tool = str(data.get("name") or "")
     return ObservedSpan(
         line=line,
         trace=trace,
         start=str(span.get("started_at") or ""),
         history=history,
-        tool=str(data.get("name") or "") if kind == "function" else "",
+        tool=tool,
         arguments=data.get("input"),
         result=data.get("output"),
         failed=bool(span.get("error")),

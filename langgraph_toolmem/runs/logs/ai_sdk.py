@@ -16,7 +16,9 @@ def _read_ui_message(message: Fields, transcript: Transcript) -> None:
     results: list[tuple[str, Fields]] = []
     for part in dicts(message["parts"]):
         kind = str(part.get("type"))
-        invocation = part.get("toolInvocation") if kind == "tool-invocation" else part
+        invocation: Any = part
+        if kind == "tool-invocation":  # AI SDK 4
+            invocation = part.get("toolInvocation")
         if kind == "step-start":
             _answer_all(results, transcript)
         elif isinstance(invocation, dict) and (kind.startswith("tool-") or kind == "dynamic-tool"):

@@ -22,8 +22,9 @@ def read_blocks(message: Fields, transcript: Transcript, turn: str | None = None
         transcript: the conversation so far.
         turn: id of the model's answer, where its blocks are logged apart from each other.
     """
-    role, content = message.get("role"), message.get("content")
-    blocks: list[Any] = content if isinstance(content, list) else [content]
+    role, blocks = message.get("role"), message.get("content")
+    if not isinstance(blocks, list):
+        blocks = [blocks]
     if turn is None:
         transcript.end_answer()
     for block in blocks:
@@ -32,16 +33,18 @@ def read_blocks(message: Fields, transcript: Transcript, turn: str | None = None
             transcript.say(role, joined_text([block]), turn=turn)
         elif kind in _CALLS:
             transcript.call(block.get("name"), block.get("input"), block.get("id"), turn=turn)
-        elif kind in _RESULTS:
+        elif kind in _RESULTS:  # in a message of the user: results have no role of their own
             _read_result(block, transcript)
         else:
             transcript.leave_out(f"{kind!r} blocks")
 
 
 def _kind_of(block: Any) -> str:
+    if is_text(block) and (isinstance(block, str) or block.get("type") in (None, "", "text")):
+        return "text"
     if isinstance(block, dict) and block.get("type"):
-        return "text" if block["type"] == "text" and is_text(block) else str(block["type"])
-    return "text" if is_text(block) else type(block).__name__
+        return str(block["type"])
+    return type(block).__name__
 
 
 def _read_result(block: Fields, transcript: Transcript) -> None:

@@ -27,8 +27,11 @@ def _read_message(message: Fields, transcript: Transcript) -> None:
         transcript.answer(result.get("content"), result.get("call_id"), failed=result.get("is_error"))
     text = joined_text(parts.texts)
     if text:
-        source = "user" if message.get("source") == "user" else "assistant"
-        transcript.say(_ROLES.get(kind, source), text)
+        # Messages between agents have the agent's name as their source.
+        role = _ROLES.get(kind, "assistant")
+        if kind not in _ROLES and message.get("source") == "user":
+            role = "user"
+        transcript.say(role, text)
     if isinstance(content, list):
         read = len(parts.calls) + len(parts.results) + len(parts.texts)
         transcript.leave_out("message parts that are no text", len(content) - read)
@@ -44,23 +47,31 @@ class _MessageParts:
 
     @classmethod
     def of(cls, content: Any) -> _MessageParts:
-        parts = content if isinstance(content, list) else [content]
+        if not isinstance(content, list):
+            parts = cls([], [], [])
+            if is_text(content):
+                parts.texts.append(content)
+            return parts
         objects = dicts(content)
         return cls(
             calls=[part for part in objects if "arguments" in part],
             results=[part for part in objects if "call_id" in part],
-            texts=[part for part in parts if is_text(part)],
+            texts=[part for part in content if is_text(part)],
         )
 
 
 def _read_states(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         agents = record.get("agent_states")
-        states = agents if isinstance(agents, dict) else {"": record}
-        for name, state in states.items():
+        if not isinstance(agents, dict):
+            messages = _messages_of(record)
+            if messages:
+                yield line, {"thread_id": None, "messages": messages}
+            continue
+        for name, state in agents.items():
             messages = _messages_of(state)
             if messages:
-                yield line, {"thread_id": f"{line}/{name}" if name else None, "messages": messages}
+                yield line, {"thread_id": f"{line}/{name}", "messages": messages}
 
 
 def _messages_of(state: Any) -> list[Any]:
@@ -72,7 +83,9 @@ def _messages_of(state: Any) -> list[Any]:
     if not isinstance(context, dict):
         return []
     messages = context.get("messages", context.get("llm_messages"))
-    return messages if isinstance(messages, list) else []
+    if isinstance(messages, list):
+        return messages
+    return []
 
 
 _EVENTS: Final = (

@@ -62,8 +62,10 @@ def _read_result_of_listed_calls(message: Fields, transcript: Transcript) -> Non
 
 def message_of_pair(pair: Any) -> Any:
     """Return a message for a pair of role and text, as LangChain takes it; other values as they are."""
-    if isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
-        return {"role": pair[0], "content": pair[1]}
+    if isinstance(pair, (list, tuple)) and len(pair) == 2:
+        role, text = pair
+        if isinstance(role, str) and isinstance(text, str):
+            return {"role": role, "content": text}
     return pair
 
 

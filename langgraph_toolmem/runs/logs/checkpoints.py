@@ -39,7 +39,10 @@ def read_threads(source: str | BaseCheckpointSaver[Any]) -> Iterator[Fields]:
     """Yield the conversations of a checkpointer, each from its latest checkpoint, the one changed last at the end."""
     from langchain_core.messages import BaseMessage, messages_to_dict
 
-    saved = _saved_at(source) if isinstance(source, str) else _latest(source)
+    if isinstance(source, str):
+        saved = _saved_at(source)
+    else:
+        saved = _latest(source)
     saved.sort(key=_time_of)
     for latest in saved:
         messages = latest.checkpoint["channel_values"].get("messages")
@@ -79,10 +82,13 @@ def _saved_at(uri: str) -> list[CheckpointTuple]:
 
 def _latest_of_database(saver: Any) -> list[CheckpointTuple]:
     """Return the latest checkpoint of each thread, without loading the others as `list` does."""
-    rows = saver.conn.execute("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''")
-    threads = [row["thread_id"] if isinstance(row, dict) else row[0] for row in rows]
+    rows = list(saver.conn.execute("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''"))
     latest = []
-    for thread in threads:
+    for row in rows:
+        if isinstance(row, dict):  # psycopg, as LangGraph's checkpointer sets it up
+            thread = row["thread_id"]
+        else:
+            thread = row[0]
         saved = saver.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
         if saved is not None:
             latest.append(saved)

@@ -17,6 +17,7 @@ def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         request, response = _side(record, "request"), _side(record, "response")
         history = history_of(_asked(request), _answer_of(response))
+        # The Responses API keeps the history: a request has only what is new, and the id of the response before.
         previous = request.get("previous_response_id") or response.get("previous_response_id")
         if previous:
             history = [*histories.get(str(previous), ()), *history]
@@ -32,10 +33,14 @@ def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 
 def _side(record: Fields, key: str) -> Fields:
     """Return the body of a request or response; the record itself where it has the fields of both."""
+    fields = record
     side = decoded(record.get(key))
-    fields: Fields = side if isinstance(side, dict) else record
+    if isinstance(side, dict):
+        fields = side
     body = decoded(fields.get("body"))
-    return body if isinstance(body, dict) else fields
+    if isinstance(body, dict):
+        return body
+    return fields
 
 
 def _asked(request: Fields) -> Any:
@@ -47,16 +52,23 @@ def _asked(request: Fields) -> Any:
 
 def _answer_of(response: Fields) -> Any:
     """Return the model's messages in a response."""
-    candidates = response.get("candidates")
-    if isinstance(candidates, list):
-        first = candidates[0] if candidates else None
-        content = first.get("content") if isinstance(first, dict) else None
-        return [content] if content else []
+    if isinstance(response.get("candidates"), list):
+        return _first_candidate(response["candidates"])
     if isinstance(response.get("choices"), list):
         return response["choices"][:1]
     if response.get("type") == "message":
         return [response]
     return response.get("output")
+
+
+def _first_candidate(candidates: list[Any]) -> list[Any]:
+    """Return the content of Gemini's first candidate; [] if it was blocked."""
+    if not candidates or not isinstance(candidates[0], dict):
+        return []
+    content = candidates[0].get("content")
+    if not content:
+        return []
+    return [content]
 
 
 EXCHANGES: Final = LogFormat(

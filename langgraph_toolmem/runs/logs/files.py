@@ -33,6 +33,7 @@ def read_records(path: Path) -> list[Value]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     content = content.removeprefix(codecs.BOM_UTF8)
     lines: list[Value] = []
+    # Only a line feed ends a line: `splitlines` would also split at separators that JSON texts may hold.
     for number, line in enumerate(content.split(b"\n"), start=1):
         if line.strip():
             lines.append((number, _json(line)))
@@ -69,4 +70,5 @@ def read_documents(text: str) -> list[Value]:
 def _end_of_space(text: str, start: int) -> int:
     # A slice of the rest for each document would make the reading quadratic.
     space = _SPACE.match(text, start)
-    return space.end() if space else start
+    assert space is not None  # the expression matches the empty text too
+    return space.end()

@@ -51,7 +51,10 @@ def format_of(record: Any) -> LogFormat | None:
 
 def unwrap(records: list[Value]) -> list[Value]:
     """Return the records in a file that is one list, or one object with a list of them, without their envelopes."""
-    return [(line, _without_envelope(record)) for line, record in _one_by_one(records)]
+    unwrapped = []
+    for line, record in _one_by_one(records):
+        unwrapped.append((line, _without_envelope(record)))
+    return unwrapped
 
 
 def _one_by_one(records: list[Value]) -> list[Value]:
@@ -82,9 +85,14 @@ def _without_envelope(record: Any) -> Any:
     """Return the one known record inside of another object: an event's span, the data of an answer."""
     if not isinstance(record, dict) or format_of(record) is not None:
         return record
-    inside = [inner for inner in record.values() if isinstance(inner, dict)]
-    known = [inner for inner in inside if format_of(inner) is not None]
-    return known[0] if len(known) == 1 else record
+    known = []
+    for inner in record.values():
+        if isinstance(inner, dict) and format_of(inner) is not None:
+            known.append(inner)
+    # With two known parts, nothing says which of them is the record.
+    if len(known) == 1:
+        return known[0]
+    return record
 
 
 def _holds_records(entries: list[Any]) -> bool:
@@ -124,9 +132,12 @@ def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any
     for line, record in records:
         if isinstance(record, LogError):
             yield line, record
-    line = records[0][0] if records else 1
+    line = 1
+    if records:
+        line = records[0][0]
     try:
         yield from known.read(records)
+    # A reader takes the format as its program writes it, and checks no types: other shapes are this one error.
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         yield line, LogError(f"not what {known.name} are ({type(error).__name__}: {error})", line=line)
 

@@ -47,7 +47,10 @@ def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
         for event in dicts(record["events"]):
             content = event.get("content")
             if isinstance(content, dict) and isinstance(content.get("parts"), list):
-                role = "user" if event.get("author") == "user" else "model"
+                # The author of other events is the name of an agent.
+                role = "model"
+                if event.get("author") == "user":
+                    role = "user"
                 contents.append({**content, "role": content.get("role") or role})
         user = record.get("user_id") or record.get("userId")
         yield line, {"thread_id": record.get("id"), "user_id": user, "messages": contents}

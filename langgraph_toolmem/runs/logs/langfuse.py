@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import ObservedSpan, history_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of
+from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, inner_object
 
 
 def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
@@ -16,7 +16,7 @@ def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 
 def _observations(records: list[Value]) -> Iterator[ObservedSpan]:
     for line, record in objects_of(records):
-        trace = record["trace"] if isinstance(record.get("trace"), dict) else record
+        trace = inner_object(record, "trace")
         steps = record.get("observations", trace.get("observations"))
         if not isinstance(steps, list):  # an export of the observations alone
             yield _observation(line, record, {})
@@ -33,14 +33,17 @@ def _observations(records: list[Value]) -> Iterator[ObservedSpan]:
 def _observation(line: int, step: Fields, facts: Fields) -> ObservedSpan:
     kind = str(step.get("type"))
     history: list[Any] = []
+    tool = ""
     if kind == "GENERATION":
         history = history_of(step.get("input"), step.get("output"))
+    elif kind == "TOOL":
+        tool = str(step.get("name") or "")
     return ObservedSpan(
         line=line,
         trace=str(first_of(step, "traceId", "trace_id") or facts.get("thread_id") or line),
         start=str(first_of(step, "startTime", "start_time") or ""),
         history=history,
-        tool=str(step.get("name") or "") if kind == "TOOL" else "",
+        tool=tool,
         arguments=decoded(step.get("input")),
         result=step.get("output"),
         failed=step.get("level") == "ERROR",

@@ -39,6 +39,7 @@ class _Trace:
 def _read_trace(trace: _Trace) -> Iterator[tuple[int, Fields]]:
     roots = [run for run in trace.runs if not run.get("parent_run_id")]
     metadata: Fields = {}
+    # The roots last: what they say of the whole conversation is stronger than what a step says.
     for run in [*trace.runs, *roots]:
         metadata |= (run.get("extra") or {}).get("metadata") or run.get("metadata") or {}
     facts: Fields = {
@@ -46,16 +47,25 @@ def _read_trace(trace: _Trace) -> Iterator[tuple[int, Fields]]:
         "user_id": metadata.get("user_id"),
         "success": _success(roots),
     }
-    snapshots = [TranscriptSnapshot(trace.line, facts, transcribe(history)) for history in _histories(trace, roots)]
+    snapshots = []
+    for history in _histories(trace, roots):
+        snapshots.append(TranscriptSnapshot(trace.line, facts, transcribe(history)))
     yield from latest_snapshots(snapshots)
 
 
 def _histories(trace: _Trace, roots: list[Fields]) -> list[list[Any]]:
     """Return the histories of whole agents; of calls of models if no agent was logged."""
-    histories = [_root_history(run) for run in roots]
-    if not any(histories):
-        return [_model_call(run) for run in trace.runs if run.get("run_type") == "llm"]
-    return [history for history in histories if history]
+    histories = []
+    for root in roots:
+        history = _root_history(root)
+        if history:
+            histories.append(history)
+    if histories:
+        return histories
+    for run in trace.runs:
+        if run.get("run_type") == "llm":
+            histories.append(_model_call(run))
+    return histories
 
 
 def _success(roots: list[Fields]) -> bool | None:
@@ -106,8 +116,8 @@ def _asked(run: Fields) -> Any:
 
 def _messages_of(messages: Any) -> list[Any]:
     """Return messages given as a list, a list of lists, one message, or pairs of role and text."""
-    if isinstance(messages, dict):
-        return [messages] if {"role", "type"} & messages.keys() else []
+    if isinstance(messages, dict) and {"role", "type"} & messages.keys():
+        return [messages]
     if not isinstance(messages, list) or not messages:
         return []
     if isinstance(messages[0], list) and isinstance(message_of_pair(messages[0]), list):
@@ -129,9 +139,8 @@ def _score(run: Fields) -> bool | None:
     stats = run.get("feedback_stats") or {}
     for key in ("success", "correctness", "correct", "user_score", "score"):
         score = stats.get(key)
-        mean = score.get("avg") if isinstance(score, dict) else None
-        if isinstance(mean, (int, float)):
-            return mean >= 0.5
+        if isinstance(score, dict) and isinstance(score.get("avg"), (int, float)):
+            return bool(score["avg"] >= 0.5)
     return None
 
 

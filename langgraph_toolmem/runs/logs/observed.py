@@ -62,6 +62,7 @@ def read_observations(observations: Iterable[ObservedSpan]) -> Iterator[tuple[in
     (a log of tools alone, or of texts) each executed tool is one call of the model.
     """
     for thread, steps in _by_thread(observations).items():
+        # Exporters write a span when it ends: a whole agent would come after its model calls.
         steps.sort(key=attrgetter("start"))
         executed = _Executed(steps)
         for line, fields in latest_snapshots(_snapshots(thread, steps)):
@@ -89,10 +90,15 @@ def _snapshots(thread: str, steps: Sequence[ObservedSpan]) -> list[TranscriptSna
         for key, value in step.facts.items():
             if value is not None and value != "":
                 facts[key] = value
-    snapshots = [TranscriptSnapshot(step.line, facts, transcribe(step.history)) for step in steps if step.history]
-    has_messages = any(snapshot.transcript.messages for snapshot in snapshots)
-    has_calls = any(_has_calls(snapshot.transcript) for snapshot in snapshots)
-    has_tools = any(step.tool for step in steps)
+    snapshots = []
+    has_messages = has_calls = has_tools = False
+    for step in steps:
+        has_tools = has_tools or bool(step.tool)
+        if step.history:
+            transcript = transcribe(step.history)
+            has_messages = has_messages or bool(transcript.messages)
+            has_calls = has_calls or _has_calls(transcript)
+            snapshots.append(TranscriptSnapshot(step.line, facts, transcript))
     if not has_messages or (has_tools and not has_calls):
         return [TranscriptSnapshot(steps[0].line, facts, _tools_alone(steps))]
     return snapshots
@@ -172,8 +178,10 @@ def _frame_of(steps: Sequence[ObservedSpan]) -> tuple[list[Any], list[Any]]:
     asked: list[Any] = []
     answered: list[Any] = []
     for message in frame:
-        is_of_user = isinstance(message, dict) and message.get("role") in ("user", "system", "human")
-        (asked if is_of_user else answered).append(message)
+        if isinstance(message, dict) and message.get("role") in ("user", "system", "human"):
+            asked.append(message)
+        else:
+            answered.append(message)
     return asked, answered
 
 
@@ -194,7 +202,9 @@ def messages_of(value: Any) -> list[Any]:
         return [_message_in(entry) for entry in value]
     if isinstance(value, dict):
         return _messages_in(value)
-    return [value] if value else []
+    if not value:
+        return []
+    return [value]
 
 
 def _messages_in(value: Fields) -> list[Any]:

@@ -16,12 +16,15 @@ _HOSTED: Final = (
 
 
 def _read_message(item: Fields, transcript: Transcript) -> None:
-    content = item.get("content")
-    blocks = content if isinstance(content, list) else [content]
+    blocks = item.get("content")
+    if not isinstance(blocks, list):
+        blocks = [blocks]
     texts = [block for block in blocks if is_text(block)]
     transcript.leave_out("message parts that are no text", len(blocks) - len(texts))
     role = item.get("role")
-    transcript.say("system" if role == "developer" else role, joined_text(texts))
+    if role == "developer":
+        role = "system"
+    transcript.say(role, joined_text(texts))
 
 
 def _read_call(item: Fields, transcript: Transcript) -> None:

@@ -85,7 +85,10 @@ def _first_missing(value: Any, signature: Signature) -> str | None:
 
 def _has_place(value: Any, place: str) -> bool:
     path, _, wanted = place.partition("=")
-    return _has_path(value, path.split("."), wanted.split("|") if wanted else ())
+    values: list[str] = []
+    if wanted:
+        values = wanted.split("|")
+    return _has_path(value, path.split("."), values)
 
 
 def _has_path(value: Any, keys: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -97,7 +100,9 @@ def _has_path(value: Any, keys: Sequence[str], wanted: Sequence[str]) -> bool:
     inner = value[name]
     if name == keys[0]:
         return _has_path(inner, keys[1:], wanted)
-    return isinstance(inner, list) and any(_has_path(element, keys[1:], wanted) for element in inner)
+    if not isinstance(inner, list):
+        return False
+    return any(_has_path(element, keys[1:], wanted) for element in inner)
 
 
 def dicts(values: Any) -> list[Fields]:

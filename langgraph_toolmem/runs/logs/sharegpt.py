@@ -55,6 +55,7 @@ def _read_answer(text: str, transcript: Transcript) -> str:
 
 def _first_object(text: str) -> object:
     try:
+        # `raw_decode`: text may follow the arguments.
         return json.JSONDecoder(strict=False).raw_decode(text.strip())[0]
     except (ValueError, RecursionError):
         return text

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import ObservedSpan, messages_of, read_observations
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
-from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, is_text, joined_text
+from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, inner_object, is_text, joined_text
 
 _EVENT_ROLES: Final = {
     "gen_ai.system.message": "system",
@@ -36,7 +36,7 @@ def _read_spans(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 
 def _unwrap(record: Fields) -> Iterator[Fields]:
     """Yield the spans of a record, whatever wraps them."""
-    inner = record["trace"] if isinstance(record.get("trace"), dict) else record
+    inner = inner_object(record, "trace")
     resources = dicts(inner.get("resourceSpans")) + dicts(inner.get("resource_spans")) + dicts(inner.get("batches"))
     for resource in resources:
         for key in ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
@@ -188,7 +188,8 @@ def _elements(node: Any) -> list[Fields]:
     """Return the elements of a list, of its JSON, or of an object with the keys 0, 1, 2."""
     node = decoded(node)
     if isinstance(node, dict):
-        numbers = sorted([key for key in node if key.isdecimal()], key=int)
+        numbers = [key for key in node if key.isdecimal()]
+        numbers.sort(key=int)  # "10" comes before "2" as a text
         node = [node[number] for number in numbers]
     return dicts(node)
 
@@ -202,7 +203,8 @@ def _conventions(facts: Fields) -> list[Any]:
     for path in ("gen_ai.input.messages", "gen_ai.output.messages"):
         messages += messages_of(_at(facts, path))
     for path in ("gen_ai.prompt", "gen_ai.completion"):
-        messages += [_numbered(message) for message in _elements(_at(facts, path))]
+        for message in _elements(_at(facts, path)):
+            messages.append(_numbered(message))
     return messages
 
 
@@ -219,7 +221,7 @@ def _numbered(message: Fields) -> Fields:
 
 
 def _call(call: Fields) -> Fields:
-    function = call["function"] if isinstance(call.get("function"), dict) else call
+    function = inner_object(call, "function")
     name, arguments = function.get("name"), function.get("arguments")
     return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -236,30 +238,36 @@ def _events(events: Iterable[Any], facts: Fields) -> list[Any]:
             continue
         message = _kept(_event_fields(event, fields, is_listed=bool(listed)))
         message = {"role": _EVENT_ROLES[name], **message}
-        messages.append(_tool_message(message) if name == "gen_ai.tool.message" else _numbered(message))
+        if name == "gen_ai.tool.message":
+            messages.append(_tool_message(message))
+        else:
+            messages.append(_numbered(message))
     return messages
 
 
 def _event_fields(event: Fields, fields: Fields, *, is_listed: bool) -> Fields:
     """Return the fields of an event's message, wherever the versions of the conventions have them."""
-    merged: Fields = {**fields, **event} if is_listed else fields
+    merged = dict(fields)
+    if is_listed:
+        merged.update(event)
     body = event.get("body")
     content = decoded(_at(fields, "gen_ai.event.content"))
     for more in (_plain_value(body), content):
         if isinstance(more, dict):
-            merged = {**merged, **more}
+            merged.update(more)
     inner = decoded(merged.get("message"))
     if isinstance(inner, dict):
-        merged = {**merged, **inner}
+        merged.update(inner)
     return merged
 
 
 def _kept(message: Fields) -> Fields:
     kept: Fields = {}
     for key in ("role", "content", "tool_calls", "id", "name"):
-        value = message.get(key)
-        if value:
-            kept[key] = decoded(value) if key == "tool_calls" else value
+        if message.get(key):
+            kept[key] = message[key]
+    if "tool_calls" in kept:
+        kept["tool_calls"] = decoded(kept["tool_calls"])
     return kept
 
 

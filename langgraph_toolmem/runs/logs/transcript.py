@@ -26,6 +26,14 @@ def function_of(call: Fields) -> CalledFunction:
     return CalledFunction(function.get("name"), function.get("arguments", function.get("args")))
 
 
+def inner_object(fields: Fields, key: str) -> Fields:
+    """Return the object under a key; the fields themselves if there is none."""
+    inner = fields.get(key)
+    if isinstance(inner, dict):
+        return inner
+    return fields
+
+
 def first_of(fields: Fields, *keys: str) -> Any:
     """Return the first value under one of the keys that is not empty; None if there is none."""
     for key in keys:
@@ -53,7 +61,7 @@ class Transcript:
         self.left_out: Counter[str] = Counter()
         self.dialects: dict[str, None] = {}
         self._numbered = 0
-        # ids of calls without a result, by tool: several formats pair results with calls by name and order alone
+        # Ids of calls without a result, by tool: several formats pair results with calls by name and order alone.
         self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
         self._turns: dict[str, Fields] = {}
         self._answer: Fields | None = None  # message of the model that further parts of the same answer go to
@@ -99,7 +107,7 @@ class Transcript:
         if not isinstance(name, str) or not name:
             self.leave_out("calls without a tool's name")
             return ""
-        if not call_id:
+        if not call_id:  # Gemini, ToolBench and older OpenAI logs have none
             self._numbered += 1
             call_id = f"call_{self._numbered}"
         answer = self._message_of_the_model(turn)
@@ -146,7 +154,9 @@ def arguments_of(value: Any) -> Fields | None:
             value = json.loads(value.strip() or "{}", strict=False)
         except (ValueError, RecursionError):
             return None
-    return value if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value
+    return None
 
 
 def result_text(content: Any) -> str:
@@ -173,7 +183,10 @@ def joined_text(content: Any) -> str:
         return ""
     text = ""
     for block in content:
-        text += block if isinstance(block, str) else str(block.get("text") or "")
+        if isinstance(block, str):
+            text += block
+        else:
+            text += str(block.get("text") or "")
     return text
 
 
@@ -204,6 +217,7 @@ def latest_snapshots(snapshots: Sequence[TranscriptSnapshot]) -> Iterator[tuple[
     """
     covered: set[str] = set()
     kept: list[TranscriptSnapshot] = []
+    # From the back: a history is covered if its last position was passed by a later one.
     for snapshot in reversed(snapshots):
         positions = _positions(snapshot.transcript.messages)
         if positions and positions[-1] not in covered:
@@ -224,7 +238,9 @@ def _positions(messages: Iterable[Any]) -> list[str]:
     position = ""
     positions: list[str] = []
     for message in messages:
-        fields = message if isinstance(message, dict) else {"content": message}
+        fields = message
+        if not isinstance(message, dict):
+            fields = {"content": message}
         if fields.get("role", fields.get("type")) == "system":
             continue
         calls = []
