@@ -27,9 +27,12 @@ from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, wri
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import Method
+    from langgraph_toolmem.graph.view import GraphView
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.runs.logs import RunLog
+    from langgraph_toolmem.report.report import Report
+    from langgraph_toolmem.runs.logs import LoggedRun, RunLog
+    from langgraph_toolmem.runs.run import Run
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
@@ -100,7 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not hasattr(error, "format_message"):
             raise
         code = _failed(error.format_message(), BAD_INPUT)
-    sys.exit(code if isinstance(code, int) else 0)
+    if not isinstance(code, int):  # the value that a command returned
+        code = 0
+    sys.exit(code)
 
 
 def _failed(message: str, code: int) -> int:
@@ -165,19 +170,30 @@ def replay(
         raise ConfigurationError("choose one of --json and --html")
     chosen = read_policy(policy)
     schemas = read_tools_file(tools)
-    kept: list[Any] = []
     log = load_log(file, lenient=lenient, limit=limit)
+    tally = None
+    if prefetch:
+        tally = PrefetchTally(tool_seconds=tool_seconds)
+    done = itertools.count(1)
+    replayed: list[tuple[Report, GraphView]] = []
     with progress("replaying", len(log.runs), show=not as_json) as update:
-        done = itertools.count(1)
+
+        def on_run(_run: LoggedRun) -> None:
+            update(next(done))
+
+        def on_end(memory: ToolMemory) -> None:
+            # The page shows the memory of the replay, which is gone when the replay returns.
+            replayed.append((memory.report(), memory.view()))
+
         report = run_replay(
             log.runs,
             tools=schemas,
             reads=reads or (),
             policy=chosen,
             seed=seed,
-            on_run=lambda _: update(next(done)),
-            on_end=lambda memory: kept.extend((memory.report(), memory.view())),
-            prefetch=PrefetchTally(tool_seconds=tool_seconds) if prefetch else None,
+            on_run=on_run,
+            on_end=on_end,
+            prefetch=tally,
         )
     read = log_in_plain(file, log)
     if as_json:
@@ -185,9 +201,12 @@ def replay(
     elif html is not None:
         from langgraph_toolmem.page import render_page
 
-        lead = [*replay_in_words(report), *([report.inertia.verdict] if report.inertia else [])]
+        lead = replay_in_words(report)
+        if report.inertia is not None:
+            lead.append(report.inertia.verdict)
         title = f"toolmem replay: {Path(read['file']).name}"
-        write_text(html, render_page(*kept, title=title, generated=time.time(), lead=lead))
+        done_by_memory, view = replayed[0]
+        write_text(html, render_page(done_by_memory, view, title=title, generated=time.time(), lead=lead))
     else:
         show_replay(report)
 
@@ -207,57 +226,82 @@ def import_(
     The whole file is checked before anything is learned. Importing it again learns nothing twice. Each run is kept for
     recall with its score, and the steps of successful runs for planning. Runs with "success": false suggest no tools.
     """
-    from langgraph_toolmem.runs.trajectory import parse_run
-
     schemas = read_tools_file(tools)
     log = load_log(file, lenient=lenient)
-    kept = {"entries": 0, "atoms": 0}
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
-        nobody = next((run for run in log.runs if run.user_id is None), None)
-        if opened.core.users.apart and nobody is not None:
-            raise InputError(f"line {nobody.line} of the log has no 'user_id', which the namespace needs")
+        # Both before the first run: an import that cannot end leaves the memory as it was.
+        if opened.core.users.apart:
+            check_user_ids(log)
         opened.core.vectors.check()
         before = opened.view().calls
-        with progress("learning", len(log.runs), show=not as_json) as update:
-            for start in range(0, len(log.runs), BATCH):
-                part = log.runs[start : start + BATCH]
-                runs = [(parse_run(run.messages, thread_id=run.thread_id), run) for run in part]
-                judged = [
-                    (read, None if run.success is None else float(run.success), run.user_id) for read, run in runs
-                ]
-                try:
-                    for name, pieces in opened.import_runs(judged).items():
-                        kept[name] = kept.get(name, 0) + pieces
-                except StorageError as error:
-                    raise StorageError(f"not all runs could be kept; import the log again: {error}") from error
-                update(start + len(part))
+        pieces = learn_log(opened, log, show=not as_json)
         view, problems = opened.view(), opened.report().problems
-    with open_memory(memory, read_only=True) as reopened:
-        stored = reopened.view().calls
-    if stored < view.calls:  # a memory continues in RAM if the disk fails; an import is for what is stored
-        why = "; ".join(problems) or "the reason is not known"
-        raise StorageError(f"only {stored} of {view.calls} tool calls are stored in {memory}: {why}")
+    check_stored(memory, view.calls, problems)
     learned = view.calls - before
     if as_json:
+        unlabelled = [run for run in log.runs if run.success is None]
         answer_json(
             {
                 **log_in_plain(file, log),
                 "memory": str(memory),
                 "runs": len(log.runs),
-                "unlabelled": sum(run.success is None for run in log.runs),
+                "unlabelled": len(unlabelled),
                 "calls_learned": learned,
                 "calls_known": view.calls,
-                "entries": kept["entries"],
-                "atom_steps": kept["atoms"],
+                "entries": pieces["entries"],
+                "atom_steps": pieces["atoms"],
             }
         )
         return
     say(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
     say(f"The memory in {memory} now knows {count(view.calls, 'tool call')} of {count(len(view.tools), 'tool')}.")
     say(
-        f"Kept for recall: {count(kept['entries'], 'run')}; for planning: {count(kept['atoms'], 'step')} of "
+        f"Kept for recall: {count(pieces['entries'], 'run')}; for planning: {count(pieces['atoms'], 'step')} of "
         "successful runs."
     )
+
+
+def check_user_ids(log: RunLog) -> None:
+    """Raise InputError with the first line of a log that names no user."""
+    for run in log.runs:
+        if run.user_id is None:
+            raise InputError(f"line {run.line} of the log has no 'user_id', which the namespace needs")
+
+
+def learn_log(memory: ToolMemory, log: RunLog, *, show: bool) -> dict[str, int]:
+    """Learn the runs of a log, BATCH at a time; return how many pieces each method keeps of them."""
+    pieces = {"entries": 0, "atoms": 0}
+    with progress("learning", len(log.runs), show=show) as update:
+        for start in range(0, len(log.runs), BATCH):
+            batch = log.runs[start : start + BATCH]
+            try:
+                new = memory.import_runs([judged_run(run) for run in batch])
+            except StorageError as error:
+                raise StorageError(f"not all runs could be kept; import the log again: {error}") from error
+            for name, number in new.items():
+                pieces[name] = pieces.get(name, 0) + number
+            update(start + len(batch))
+    return pieces
+
+
+def judged_run(logged: LoggedRun) -> tuple[Run, float | None, str | None]:
+    """Return a run of a log with its score and its user, as `ToolMemory.import_runs` takes it."""
+    from langgraph_toolmem.runs.trajectory import parse_run
+
+    run = parse_run(logged.messages, thread_id=logged.thread_id)
+    if logged.success is None:
+        return run, None, logged.user_id
+    return run, float(logged.success), logged.user_id
+
+
+def check_stored(folder: Path, calls: int, problems: Sequence[str]) -> None:
+    """Raise StorageError if a memory in a folder has fewer calls than were learned."""
+    # A memory continues in RAM if the disk fails, which is of no use to an import.
+    with open_memory(folder, read_only=True) as reopened:
+        stored = reopened.view().calls
+    if stored < calls:
+        why = "; ".join(problems) or "the reason is not known"
+        raise StorageError(f"only {stored} of {calls} tool calls are stored in {folder}: {why}")
 
 
 @app.command()
@@ -325,6 +369,7 @@ def explain(
         if memory is not None and schemas is not None:
             from langgraph_toolmem.runs.tools import read_tools
 
+            # A memory that is given tools would write them down, and this command writes nothing.
             opened.core.refresh()
             opened.core.catalogue.adopt({**opened.core.catalogue.known, **read_tools(schemas)})
         found = explained(opened, request, user_id)
@@ -357,14 +402,17 @@ def doctor(
     """
     from langgraph_toolmem.cli import health
 
-    folder = health.DEFAULT_FOLDER if memory is None else memory
+    folder = memory or health.DEFAULT_FOLDER
     if retry or rebuild or reembed is not None:
         check_folder(folder)
     if retry:
         note(f"{count(health.retry(folder), 'job')} queued again, for the process that uses the memory")
     if rebuild or reembed is not None:
         name, texts = health.rebuild(folder, reembed, damaged=rebuild, show=not as_json)
-        note(f"{'Chroma was rebuilt: ' if rebuild else ''}{texts:,} texts were embedded again with {name}")
+        message = f"{texts:,} texts were embedded again with {name}"
+        if rebuild:
+            message = f"Chroma was rebuilt: {message}"
+        note(message)
     found = health.examine(memory)
     if as_json:
         answer_json(found)
@@ -397,15 +445,20 @@ def feedback(
     If another process uses the folder, that process writes the entries and summaries of the run.
     """
     check_folder(memory)
-    which = int(episode) if episode is not None and episode.isdecimal() else episode
-    given: dict[str, Any] = {"score": score, "comment": comment, "episode": which, "user_id": user_id}
+    which: str | int | None = episode
+    if episode is not None and episode.isdecimal():
+        which = int(episode)
     with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:
-        opened.feedback(thread_id, **given)
+        opened.feedback(thread_id, score=score, comment=comment, episode=which, user_id=user_id)
+        # The process of an agent on the folder writes the entries; then they are not done when this command ends.
         queued = not opened.flush(timeout=FLUSH_SECONDS)
     if as_json:
         answer_json({"thread_id": thread_id, "score": score, "comment": comment, "queued": queued})
     else:
-        say(f"Noted: {thread_id} {'went well' if score >= 0.5 else 'went wrong'} (score {score:g}).")
+        outcome = "went wrong"
+        if score >= 0.5:
+            outcome = "went well"
+        say(f"Noted: {thread_id} {outcome} (score {score:g}).")
         if queued:
             say(f"The process that uses {memory} writes its entries within a minute, or when it starts next.")
 
@@ -428,17 +481,22 @@ def forget(
     No other process may write to the folder meanwhile.
     """
     check_folder(memory)
-    if thread is None and not user_id:
+    if thread is not None:
+        forgotten = f"the thread {printable(thread)}"
+    elif user_id:
+        forgotten = f"the user {printable(user_id)}"
+    else:
         raise ConfigurationError("name a thread with --thread, or a user with --user-id")
-    what = f"the thread {printable(thread)}" if thread is not None else f"the user {printable(user_id or '')}"
     if not yes:
-        typer.confirm(f"Forget all that {memory} keeps of {what}?", abort=True)
+        typer.confirm(f"Forget all that {memory} keeps of {forgotten}?", abort=True)
     with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:
         removed = opened.forget(thread_id=thread, user_id=user_id)
     if as_json:
         answer_json({"thread_id": thread, "user_id": user_id, "removed": removed})
+    elif removed:
+        say(f"Forgotten: {removed:,} pieces of {forgotten}.")
     else:
-        say(f"Forgotten: {removed:,} pieces of {what}." if removed else f"Nothing was kept of {what}.")
+        say(f"Nothing was kept of {forgotten}.")
 
 
 # --- what options name ---
@@ -451,14 +509,22 @@ def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
     from langgraph_toolmem.navigator.openapi import read_openapi
     from langgraph_toolmem.runs.tools import changes_of
 
-    value = {"paths": {}} if path.suffix in (".yaml", ".yml") else _read_json(path)
-    if isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict):
+    is_yaml = path.suffix in (".yaml", ".yml")
+    value = None
+    if not is_yaml:
+        value = _read_json(path)
+    # Lists of tools are JSON: a file in YAML is an OpenAPI document.
+    if is_yaml or _is_openapi(value):
         return [{"name": spec.name, **changes_of(spec, {})} for spec in read_openapi(path)]
     if isinstance(value, dict):
         value = value.get("tools")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise InputError(f"{path} must hold a list of tool schemas, an object with 'tools', or an OpenAPI document")
     return value
+
+
+def _is_openapi(value: Any) -> bool:
+    return isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict)
 
 
 def read_policy(text: str) -> InertiaPolicy:
@@ -481,17 +547,19 @@ def own_methods() -> list[type[Method]]:
     """Return the methods that the environment names, so that their rows are learned, reported and forgotten."""
     from langgraph_toolmem.core.method import Method
 
-    found = []
-    for each in filter(None, os.environ.get(OWN_METHODS, "").split(",")):
-        module, _, name = each.strip().partition(":")
+    kinds = []
+    for place in os.environ.get(OWN_METHODS, "").split(","):
+        if not place:
+            continue
+        module, _, name = place.strip().partition(":")
         try:
             kind = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which cannot be imported: {error}") from error
+            raise ConfigurationError(f"{OWN_METHODS} names {place!r}, which cannot be imported: {error}") from error
         if not (isinstance(kind, type) and issubclass(kind, Method)):
-            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which is no method of a memory")
-        found.append(kind)
-    return found
+            raise ConfigurationError(f"{OWN_METHODS} names {place!r}, which is no method of a memory")
+        kinds.append(kind)
+    return kinds
 
 
 def open_memory(
@@ -512,13 +580,21 @@ def open_memory(
     from langgraph_toolmem.core.users import namespace_kept
     from langgraph_toolmem.memory import ToolMemory, default_methods
 
+    if namespace:
+        labels = tuple(namespace.split("/"))
+    else:
+        labels = namespace_kept(folder) or DEFAULT_NAMESPACE
+    embedder: str | None = embeddings
+    if embeddings == "builtin":
+        embedder = None
+    own = [kind() for kind in own_methods()]
     return ToolMemory(
         folder,
         tools=tools,
         read_only=read_only,
-        namespace=tuple(namespace.split("/")) if namespace else namespace_kept(folder) or DEFAULT_NAMESPACE,
-        embeddings=None if embeddings == "builtin" else embeddings,
-        methods=default_methods(*(kind() for kind in own_methods())),
+        namespace=labels,
+        embeddings=embedder,
+        methods=default_methods(*own),
     )
 
 
@@ -538,13 +614,16 @@ def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
     log = load_runs(file, lenient=lenient, limit=limit)
     for error in log.skipped[:PROBLEMS_SHOWN]:
         note(f"left out: {error}")
-    if (more := len(log.skipped) - PROBLEMS_SHOWN) > 0:
+    more = len(log.skipped) - PROBLEMS_SHOWN
+    if more > 0:
         note(f"left out: {more:,} more malformed lines")
     if log.shared_ids:
         note(f"{count(log.shared_ids, 'line')} had the id of an earlier line and counted as a later state of that run")
     if not log.runs:
-        readable = " that can be read" if log.skipped else ""
-        raise InputError(f"{without_password(file)} holds no runs{readable} (read as {log.summary()})")
+        runs = "no runs"
+        if log.skipped:
+            runs = "no runs that can be read"
+        raise InputError(f"{without_password(file)} holds {runs} (read as {log.summary()})")
     for kind, number in log.left_out.items():
         note(f"left out: {number:,} {kind}")
     return log

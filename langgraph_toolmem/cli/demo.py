@@ -41,7 +41,10 @@ def demo(
     office, requests = scene.Office(), scene.make_tasks(tasks, seed)
     specs = read_tools(office.tools())
     changing = {name for name, spec in specs.items() if side_effects(spec) != "reads"}
-    folder = Path(tempfile.mkdtemp(prefix="toolmem-demo-")) if out is None else out
+    if out is None:
+        folder = Path(tempfile.mkdtemp(prefix="toolmem-demo-"))
+    else:
+        folder = out
     folder.mkdir(parents=True, exist_ok=True)
     with progress("requests", 2 * tasks, show=True) as update:
         number = count(1)
@@ -51,10 +54,12 @@ def demo(
 
         work: dict[str, Any] = {"tasks": requests, "office": office, "done": done}
         alone = scene.run_tasks(scene.scripted_model(), **work)
-        how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia()], "namespace": ("toolmem", "{user_id}")}
-        with ToolMemory(folder / "memory", **how) as memory:
+        with ToolMemory(
+            folder / "memory", tools=office.tools(), methods=[Inertia()], namespace=("toolmem", "{user_id}")
+        ) as memory:
             helped = scene.run_tasks(scene.scripted_model(), memory=memory, **work)
             report, view = memory.report(), memory.view()
+    # What the agent changes without a memory is what was asked for: the scripted model makes no mistakes.
     asked = {outcome.task.id: _changes(outcome.messages, changing) for outcome in alone}
     without, with_memory = _Total(), _Total()
     for total, outcomes in ((without, alone), (with_memory, helped)):
@@ -77,7 +82,7 @@ def demo(
         say(f"The memory made {made:,} calls without the model; {in_vain} of them, look-ups all, were in vain.")
     say("Time: one second for each model call, and the measured time of tools, graph and memory.")
     say("\n".join(report.lines()))
-    # a log does not say what only reads
+    # A log does not say which tools only read.
     reads = " ".join([f"--reads {name}" for name in specs if name not in changing])
     say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))} {reads}")
     page = folder / "report.html"

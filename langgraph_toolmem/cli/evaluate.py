@@ -13,7 +13,10 @@ from langgraph_toolmem.cli.prices import read_price
 from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, table, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
+    from langgraph_toolmem.evaluation.arms import Arm
     from langgraph_toolmem.evaluation.papers import PaperComparison
     from langgraph_toolmem.evaluation.tau2.source import Tau2Source
     from langgraph_toolmem.report.savings import TokenPrice
@@ -109,21 +112,31 @@ def evaluate(
     if tasks == TAU2:
         if stub == (model is not None):
             raise ConfigurationError("tau2 needs either --model PROVIDER:MODEL or --stub")
-        bench = tau2_tasks(domain, task_set, None if model is None else (model, user_model), (train_tasks, test_tasks))
+        name = "stub, user stub"
+        models = None
+        if model is not None:
+            name, models = f"{model}, user {user_model}", (model, user_model)
+        bench = tau2_tasks(domain, task_set, models, (train_tasks, test_tasks))
         bench.rates = Rates(follow, err)
         if rates_of is not None:
             bench.rates = fitted_rates(load_runs(rates_of).runs, bench.reading_tools, follow=follow)
             note(f"Rates of {rates_of.name}: {bench.rates}")
-        source, name = bench, f"{model or 'stub'}, user {'stub' if stub else user_model}"
+        source = bench
         may_write = may_write or sorted(bench.changing_tools)
     elif agent is None:
         raise ConfigurationError("name the agent's factory: --agent MODULE:FACTORY")
     else:
         sys.path.insert(0, "")  # as with python -m: the user's module lies in the working folder
         source, name = TaskFile(Path(tasks), named_function(agent, "--agent"), asynchronous=asynchronous), agent
-    paper = None if like is None else comparison_of(like)
+    paper = None
+    chosen: Sequence[Arm]
+    if like is None:
+        chosen = arms_named(arms.split(","), may_write=may_write or ())
+    else:
+        paper = comparison_of(like)
+        chosen = paper.arms
     settings = EvalSettings(
-        arms=arms_named(arms.split(","), may_write=may_write or ()) if paper is None else paper.arms,
+        arms=chosen,
         trials=trials,
         seed=seed,
         agent=name,
@@ -148,7 +161,9 @@ def tau2_tasks(
     """
     from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
 
-    sides = None if models is None else sides_with_models(*models)
+    sides = None
+    if models is not None:
+        sides = sides_with_models(*models)
     return Tau2Source(domain, task_set=task_set, sides=sides, limits=TaskLimits(*limits))
 
 
@@ -228,16 +243,24 @@ def show_safety(out: Path) -> None:
     from langgraph_toolmem.evaluation.tau2.source import safety_of
 
     records = Journal(out / "runs.jsonl").records
-    first, *others = dict.fromkeys(record.arm for record in records if record.split == "test")
-    differences: list[tuple[str, ...]] = []
-    hints: list[tuple[str, ...]] = []
+    arms: dict[str, None] = {}
+    for record in records:
+        if record.split == "test":
+            arms[record.arm] = None
+    first, *others = arms
+    differences: list[list[str]] = []
+    hints: list[list[str]] = []
     for arm in others:
-        found = safety_of(arm, first, records)
-        before, after = found.model_calls
-        differing = (found.pairs, len(found.rewards_changed), len(found.changes_differ), found.wrong_results)
-        shown = (before, after, found.shown_early, found.hints_followed, found.changes_in_hints)
-        differences.append((arm, *(f"{number:,}" for number in differing)))
-        hints.append((arm, *(f"{number:,}" for number in shown)))
+        safety = safety_of(arm, first, records)
+        before, after = safety.model_calls
+        differing = (safety.pairs, len(safety.rewards_changed), len(safety.changes_differ), safety.wrong_results)
+        shown = (before, after, safety.shown_early, safety.hints_followed, safety.changes_in_hints)
+        differences.append([arm, *map(_figure, differing)])
+        hints.append([arm, *map(_figure, shown)])
     table(f"Against {first}", ("arm", "pairs", "rewards changed", "changes differ", "wrong results"), differences)
     columns = ("arm", "model calls before", "after", "shown early", "hints followed", "changes in hints")
     table("What the memory did", columns, hints)
+
+
+def _figure(number: int) -> str:
+    return f"{number:,}"

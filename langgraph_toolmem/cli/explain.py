@@ -27,26 +27,26 @@ def explain(memory: ToolMemory, request: str, user_id: str | None) -> dict[str, 
         JSON values: ``next_call`` (as in stream events), ``next_tools``, ``tools``, ``plan``, ``runs``, ``steps``, and
         ``missing``: why a part has no answer, by its name.
     """
-    question = _Question(memory, request, user_id)
+    explained = _ExplainedRequest(memory, request, user_id)
     parts: dict[str, Callable[[], Any]] = {
-        "next_call": question.next_call,
-        "next_tools": question.next_tools,
-        "tools": question.tools,
-        "plan": question.plan,
-        "runs": question.runs,
-        "steps": question.steps,
+        "next_call": explained.next_call,
+        "next_tools": explained.next_tools,
+        "tools": explained.tools,
+        "plan": explained.plan,
+        "runs": explained.runs,
+        "steps": explained.steps,
     }
-    found: dict[str, Any] = {"request": request, "missing": {}}
+    explanation: dict[str, Any] = {"request": request, "missing": {}}
     for name, ask in parts.items():
         try:
-            found[name] = ask()
-        except MissingExtraError as error:
-            found[name] = None
-            found["missing"][name] = str(error)
-    return found
+            explanation[name] = ask()
+        except MissingExtraError as error:  # the other methods still answer
+            explanation[name] = None
+            explanation["missing"][name] = str(error)
+    return explanation
 
 
-class _Question:
+class _ExplainedRequest:
     """A request that each method is asked about; the answers are JSON values."""
 
     def __init__(self, memory: ToolMemory, request: str, user_id: str | None) -> None:
@@ -99,10 +99,10 @@ def show_explanation(found: dict[str, Any]) -> None:
         say(f"Not looked at: {why}")
     if found["next_call"] is not None:
         _show("Next call", _next_call(found["next_call"]))
-    _show(
-        "Next tools, as past runs went on", [f"{hit['tool']}: {hit['evidence']}" for hit in found["next_tools"] or ()]
-    )
-    _show("Tools for the request", [f"{hit['tool']} ({hit['score']:.2f})" for hit in found["tools"] or ()])
+    # A part without an answer is None.
+    next_tools, tools = found["next_tools"] or (), found["tools"] or ()
+    _show("Next tools, as past runs went on", [f"{hit['tool']}: {hit['evidence']}" for hit in next_tools])
+    _show("Tools for the request", [f"{hit['tool']} ({hit['score']:.2f})" for hit in tools])
     _show("Plan", _plan(found["plan"]))
     _show("Past runs", chain.from_iterable(map(_run, found["runs"] or ())))
     _show("Steps of past runs", chain.from_iterable(map(_step, found["steps"] or ())))
@@ -120,7 +120,9 @@ def _next_call(decision: dict[str, Any]) -> Iterator[str]:
     if proposal is not None:
         given = ", ".join([f"{name}={value!r}" for name, value in proposal["args"].items()])
         yield f"{proposal['tool']}({given}), probability {proposal['confidence']:.2f}; {proposal['evidence']}"
-    outcome = "without the model" if decision["decision"] == "shortcut" else "the model is asked"
+    outcome = "the model is asked"
+    if decision["decision"] == "shortcut":
+        outcome = "without the model"
     yield f"{outcome}: {decision['reason']}"
 
 
@@ -130,8 +132,10 @@ def _plan(plan: dict[str, Any] | None) -> Iterator[str]:
         for step in calls["steps"]:
             yield from _feeds(step)
         for ask in calls["asks"]:
-            where = "nothing found gives it" if ask["system_value"] else "the user says it"
-            yield f"  {ask['tool']}.{ask['input']}: {where}"
+            source = "the user says it"
+            if ask["system_value"]:
+                source = "nothing found gives it"
+            yield f"  {ask['tool']}.{ask['input']}: {source}"
 
 
 def _feeds(step: dict[str, Any]) -> Iterator[str]:

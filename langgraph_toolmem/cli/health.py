@@ -68,7 +68,9 @@ def _extra_of(requirement: str) -> str:
 
 def _package(need: Requirement, extra: str) -> dict[str, Any]:
     version = _version_of(need.name)
-    target = f".[{extra}]" if extra else "."
+    target = "."
+    if extra:
+        target = f".[{extra}]"
     install = f'pip install --upgrade "{target}"'
     problem = None
     if version is None and not extra:
@@ -113,15 +115,20 @@ def examine(folder: Path | None) -> dict[str, Any]:
 
             memory, size = {**inspect_folder(folder, _tables()), "jobs": _queue(folder)}, _size(folder)
             findings += [*_files(folder, memory), *_jobs(folder, memory["jobs"]), *_chroma(folder)]
-    problems = [finding.text for finding in findings if finding.kind == "problem"]
+    path = None
+    if folder is not None:
+        path = str(folder)
+    texts: dict[str, list[str]] = {"problem": [], "note": []}
+    for finding in findings:
+        texts[finding.kind].append(finding.text)
     return {
-        "ok": not problems,
-        "problems": problems,
-        "notes": [finding.text for finding in findings if finding.kind == "note"],
+        "ok": not texts["problem"],
+        "problems": texts["problem"],
+        "notes": texts["note"],
         "toolmem": __version__,
         "python": platform.python_version(),
         "packages": known,
-        "folder": None if folder is None else str(folder),
+        "folder": path,
         "bytes": size,
         "memory": memory,
     }
@@ -307,7 +314,9 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
     from langgraph_toolmem.text.embedders import resolve_embedder
 
     spec = embeddings or embedder_of(folder)
-    embedder = resolve_embedder(None if spec in (None, "builtin") else spec)
+    if spec == "builtin":
+        spec = None
+    embedder = resolve_embedder(spec)
     with (
         progress("embedding", 1, show=show) as update,
         IndexedVectors(folder, embedder=embedder, namespace=()) as store,
@@ -322,11 +331,12 @@ def show_health(found: dict[str, Any]) -> None:
     extras = set()
     for package in found["packages"]:
         version = package["version"]
-        if version is None:
-            version = "–" if package["extra"] else "missing"
+        if version is None and package["extra"]:
+            version = "–"
             extras.add(package["extra"])
+        elif version is None:
+            version = "missing"
         rows.append((package["name"], version, package["needed"], package["extra"]))
-    extras.discard("")
     table("Packages", ("package", "installed", "needed", "extra"), rows, len(rows))
     if extras:
         say(f"{count(len(extras), 'extra')} not installed. {install_extra('NAME')}")
@@ -351,8 +361,9 @@ def _file(part: str, file: dict[str, Any] | None) -> str:
     text = f"{part} {_words(file['bytes'])}"
     if file.get("rows") is not None:
         text += f" with {file['rows']:,} rows"
-    readable = "NOT readable" if file["why"] else "readable"
-    return f"{text}, {readable}"
+    if file["why"]:
+        return f"{text}, NOT readable"
+    return f"{text}, readable"
 
 
 def _words(size: int) -> str:

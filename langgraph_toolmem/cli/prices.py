@@ -17,8 +17,10 @@ def read_price(text: str | None, currency: str) -> TokenPrice | None:
     if text is None:
         return None
     try:
-        paid_in, paid_out, *rest = map(float, text.split(":"))
-        cached = None if not rest else float(*rest)
+        paid_in, paid_out, *rest = [float(amount) for amount in text.split(":")]
+        cached = None
+        if rest:
+            (cached,) = rest
     except (ValueError, TypeError):
         raise ConfigurationError(
             f"--price must be IN:OUT or IN:OUT:CACHED in money per million tokens, such as 2.5:10, got {text!r}"

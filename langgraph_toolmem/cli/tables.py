@@ -48,13 +48,30 @@ def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
         from langgraph_toolmem.core.catalogue import undeclared_line
 
         parts.append(f"{undeclared_line(report.undeclared, report.suggested)} (here: --reads NAME for each)")
-    tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))
-    rows = [(name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}") for name, tally in tools]
-    columns, title = ("tool", "calls", "right", "wrong"), "Calls that could have been made without the model"
-    parts.append(TextTable(title, columns, tuple(rows)))
-    chains = tuple((" → ".join(chain), f"{times:,}") for chain, times in report.chains)
-    parts.append(TextTable("Most frequent chains of tools", ("chain", "times"), chains, 10))
-    return [*parts, _prefetched(report.prefetch)] if report.prefetch is not None else parts
+    parts += [_tools_of(report), _chains_of(report)]
+    if report.prefetch is not None:
+        parts.append(_prefetched(report.prefetch))
+    return parts
+
+
+def _tools_of(report: ReplayReport) -> TextTable:
+    """Return the calls by tool: most right ones first, then most calls, then by name."""
+    order = []
+    for name, tally in report.by_tool.items():
+        order.append((-tally.right, -tally.calls, name))
+    rows = []
+    for _, _, name in sorted(order):
+        tally = report.by_tool[name]
+        rows.append((name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}"))
+    title = "Calls that could have been made without the model"
+    return TextTable(title, ("tool", "calls", "right", "wrong"), tuple(rows))
+
+
+def _chains_of(report: ReplayReport) -> TextTable:
+    rows = []
+    for chain, times in report.chains:
+        rows.append((" → ".join(chain), f"{times:,}"))
+    return TextTable("Most frequent chains of tools", ("chain", "times"), tuple(rows), 10)
 
 
 def _headline(turns: int, right: int, wrong: int) -> str:
@@ -69,7 +86,9 @@ def _headline(turns: int, right: int, wrong: int) -> str:
 def _prefetched(tally: PrefetchTally) -> str:
     if not tally.reads:
         return "Prefetched while the model thinks: the log has no look-ups by tools that are known to read."
-    share = tally.seconds_saved / tally.seconds if tally.seconds else 0.0
+    share = 0.0
+    if tally.seconds:
+        share = tally.seconds_saved / tally.seconds
     return (
         f"Prefetched while the model thinks: of {count(tally.reads, 'look-up')}, {tally.ready:,} would have been ready "
         f"or under way, and {tally.wasted:,} more would have been thrown away; "
@@ -82,20 +101,19 @@ def show_report(report: Report) -> None:
     """Print what a memory did so far and how often it was right."""
     for line in report.lines():
         say(line)
-    tools = [
-        (
-            name,
-            *(f"{number:,}" for number in (tool.calls, tool.failed, tool.skipped)),
-            f"{tool.right:,} of {tool.right + tool.wrong:,}" if tool.right + tool.wrong else "–",
-        )
-        for name, tool in report.tools_by_use()
-    ]
+    tools = []
+    for name, tool in report.tools_by_use():
+        checked = tool.right + tool.wrong
+        right = "–"
+        if checked:
+            right = f"{tool.right:,} of {checked:,}"
+        tools.append((name, f"{tool.calls:,}", f"{tool.failed:,}", f"{tool.skipped:,}", right))
     columns = ("tool", "calls", "failed", "skipped", "right")
     table("Tools, and proposals checked against the model", columns, tools)
-    hints = [
-        (title, *(f"{figures[name]:,}" for name in ("shown", "followed", "right"))) for title, figures in report.hints()
-    ]
+    hints = []
+    for title, figures in report.hints():
+        hints.append((title, f"{figures['shown']:,}", f"{figures['followed']:,}", f"{figures['right']:,}"))
     table("Suggestions to the model", ("what", "offered", "followed", "went well"), hints)
     for section in report.sections.values():
-        for each in section.tables:
-            table(each.title, each.columns, each.rows, each.most)
+        for rows in section.tables:
+            table(rows.title, rows.columns, rows.rows, rows.most)

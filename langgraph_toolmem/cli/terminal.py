@@ -55,14 +55,22 @@ def say(text: str, *, style: str | None = None) -> None:
 def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
     """Draw a progress bar on stderr while it is a terminal; yield a function that takes what is done of `total`."""
     if not (show and sys.stderr.isatty()):
-        yield lambda _done: None
+        yield _draw_nothing
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+
+        def draw(done: int) -> None:
+            bar.update(task, completed=done)
+
+        yield draw
+
+
+def _draw_nothing(_done: int) -> None:
+    """Take the place of a progress bar: in a file or a pipe it would be hundreds of lines."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int = 20) -> None:
@@ -73,9 +81,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], mos
     from rich.table import Table
 
     drawn = Table()
-    for at, column in enumerate(columns):
-        number = all(row[at] == "–" or (row[at][:1].isdigit() and len(row[at]) < 20) for row in rows)
-        drawn.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for index, column in enumerate(columns):
+        if all(_is_figure(row[index]) for row in rows):
+            drawn.add_column(column, justify="right", no_wrap=True)
+        else:
+            drawn.add_column(column, overflow="fold")
     for row in rows[:most]:
         drawn.add_row(*map(printable, row))
     say("")
@@ -83,3 +93,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], mos
     console().print(drawn)
     if len(rows) > most:
         say(f"… and {len(rows) - most:,} more")
+
+
+def _is_figure(cell: str) -> bool:
+    # "3 of 12" and "1.2 s" too; a long text that begins with a digit is a name.
+    return cell == "–" or (cell[:1].isdigit() and len(cell) < 20)

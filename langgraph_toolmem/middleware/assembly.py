@@ -147,7 +147,9 @@ def tool_memory_middleware(
         ConfigurationError: an argument cannot work, such as an `outer` that has the memory's own in it.
     """
     checked(memory, "tool_memory_middleware")
-    yours = outer_middleware(() if outer is None else outer)
+    yours: list[Middleware] = []
+    if outer is not None:
+        yours = outer_middleware(outer)
     for index, middleware in enumerate(yours):
         if isinstance(middleware, ToolMemoryMiddleware):
             raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
@@ -172,8 +174,11 @@ def tool_memory_middleware(
         waiting = around.interceptors.tools
         told_once(WAITS_FOR, name, named(waiting) or "no tool")
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
-    if options.has("loop_guard"):  # in front: hooks after the model run from the last to the first
-        guard = loop_guard if isinstance(loop_guard, LoopGuard) else LoopGuard(memory)
+    if options.has("loop_guard"):
+        guard = LoopGuard(memory)
+        if isinstance(loop_guard, LoopGuard):
+            guard = loop_guard
+        # In front: hooks after the model run from the last to the first.
         middleware_of_memory.insert(0, LoopGuardMiddleware(guard, name=f"{name}LoopGuard"))
     return MiddlewareList([*yours, *middleware_of_memory])
 
@@ -223,18 +228,26 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- the model ---
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        return drive(lambda: self._around_model(request, handler), handler, costs=self._core.costs)
+        return drive(self._body_around(request, handler), handler, costs=self._core.costs)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        return await adrive(lambda: self._around_model(request, handler), handler, costs=self._core.costs)
+        return await adrive(self._body_around(request, handler), handler, costs=self._core.costs)
+
+    def _body_around(self, request: ModelRequest[Any], handler: Any) -> Callable[[], StepGenerator[Any]]:
+        def body() -> StepGenerator[Any]:
+            return self._around_model(request, handler)
+
+        return body
 
     def _around_model(self, request: ModelRequest[Any], handler: Any) -> StepGenerator[Any]:
         call: Call | None = None
         if env_mode() != "off":
             with self._at_model.errors:
-                call = self._call_of(request, complete=getattr(handler, "__name__", "") in _EXECUTORS)
+                # The handler's name shows whether it asks the model itself, or a middleware behind this one.
+                complete = getattr(handler, "__name__", "") in _EXECUTORS
+                call = self._call_of(request, complete=complete)
         if call is None:
             return (yield Proceed(request))
 
@@ -302,12 +315,18 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- the end ---
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        drive(lambda: self._end(state, runtime), costs=self._core.costs)
+        drive(self._body_of_end(state, runtime), costs=self._core.costs)
         return {"toolmem_ended": True}
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        await adrive(lambda: self._end(state, runtime), costs=self._core.costs)
+        await adrive(self._body_of_end(state, runtime), costs=self._core.costs)
         return {"toolmem_ended": True}
+
+    def _body_of_end(self, state: Any, runtime: Runtime[Any]) -> Callable[[], StepGenerator[Any]]:
+        def body() -> StepGenerator[Any]:
+            return self._end(state, runtime)
+
+        return body
 
     def _end(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
         if env_mode() == "off":
@@ -331,6 +350,7 @@ def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
 
 def _changed(request: ModelRequest[Any], ask: ModelAsk) -> ModelRequest[Any]:
     """Return the host's request with the parts that the memory changed; the request itself if it changed none."""
+    # By identity: the request of a run without hints stays the host's object, and costs no copy.
     changes: dict[str, Any] = {}
     if ask.system is not request.system_message:
         changes["system_message"] = ask.system
@@ -340,7 +360,9 @@ def _changed(request: ModelRequest[Any], ask: ModelAsk) -> ModelRequest[Any]:
         changes["tools"] = ask.tools
     if ask.settings is not request.model_settings:
         changes["model_settings"] = dict(ask.settings)
-    return request.override(**changes) if changes else request
+    if not changes:
+        return request
+    return request.override(**changes)
 
 
 def _in_its_place(answer: ModelAnswer, request: ModelRequest[Any]) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
@@ -350,6 +372,7 @@ def _in_its_place(answer: ModelAnswer, request: ModelRequest[Any]) -> ModelRespo
     if answer.counts:
         return ModelResponse(result=[message])
     state = cast("dict[str, Any]", request.state)
+    # Taken back in advance: the limit counts calls of the model, and none was made.
     counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
     return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))
 
@@ -358,11 +381,15 @@ def turn_of_response(response: Any) -> list[Any]:
     """Return the messages of a model response, whatever form the next middleware gave it."""
     if isinstance(response, ExtendedModelResponse):
         response = response.model_response
-    return [response] if isinstance(response, AIMessage) else list(response.result)
+    if isinstance(response, AIMessage):
+        return [response]
+    return list(response.result)
 
 
 def answered(response: Any, messages: list[Any]) -> Any:
     """Return the response with other messages in it."""
     if isinstance(response, ExtendedModelResponse):
         return replace(response, model_response=replace(response.model_response, result=messages))
-    return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
+    if isinstance(response, AIMessage):
+        return messages[0]
+    return replace(response, result=messages)

@@ -44,5 +44,7 @@ def _with_way_on(update: Any) -> Any:
     """Return the update with where the agent goes on."""
     if update is None:
         return None
-    ended = isinstance(update["messages"][-1], AIMessage)
-    return {**update, "jump_to": "end" if ended else "model"}
+    # An answer at the end says why the run ends; otherwise the notes are there for the model to read.
+    if isinstance(update["messages"][-1], AIMessage):
+        return {**update, "jump_to": "end"}
+    return {**update, "jump_to": "model"}

@@ -21,13 +21,11 @@ from langgraph_toolmem.runs.tools import name_of
 
 Middleware = AgentMiddleware[Any, Any, Any]
 
-_WRAPS: Final = ("wrap_tool_call", "awrap_tool_call")
-_AFTER: Final = ("after_model", "aafter_model")
-_BEFORE: Final = ("before_model", "abefore_model", "wrap_model_call", "awrap_model_call")
+_AROUND_TOOLS: Final = ("wrap_tool_call", "awrap_tool_call")
+_AFTER_MODEL: Final = ("after_model", "aafter_model")
+_BEFORE_MODEL: Final = ("before_model", "abefore_model", "wrap_model_call", "awrap_model_call")
 _PROMPT: Final = "dynamic_prompt.<locals>"
 """Functions of a middleware that ``@dynamic_prompt`` makes: they write the system prompt alone."""
-_OF_LANGCHAIN: Final = "langchain.agents.middleware."
-_DECORATORS: Final = "langchain.agents.middleware.types"
 
 
 def outer_middleware(outer: Any) -> list[Middleware]:
@@ -56,10 +54,15 @@ def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known:
         gated: more names of tools that must not run before their call went through the host's middleware.
         known: False if there may be more.
     """
-    models = [model for middleware in outer for model in _models_of(middleware)]
-    tools = [name_of(tool) for middleware in outer for tool in getattr(middleware, "tools", ())]
+    models: list[Any] = []
+    tools: list[str] = []
     always: list[str] = []
     for middleware in outer:
+        models += _models_of(middleware)
+        for tool in getattr(middleware, "tools", ()):
+            name = name_of(tool)
+            if name is not None:
+                tools.append(name)
         if isinstance(middleware, LLMToolSelectorMiddleware):
             always += middleware.always_include
     return Surroundings(
@@ -67,7 +70,7 @@ def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known:
         interceptors=interceptors_of(outer, gated, known=known),
         recorded=True,
         always=tuple(always),
-        tools=tuple(name for name in tools if name is not None),
+        tools=tuple(tools),
     )
 
 
@@ -101,13 +104,25 @@ def _may_hold(middleware: Middleware) -> bool:
     kind = type(middleware)
     if kind is ToolRetryMiddleware:  # it wraps tool calls and holds none back
         return False
-    looked_at = _WRAPS if _is_of_langchain(kind) else (*_WRAPS, *_AFTER)
-    return any(getattr(kind, name) is not getattr(AgentMiddleware, name) for name in looked_at)
+    if _is_of_langchain(kind):
+        return bool(_own_hooks(kind, _AROUND_TOOLS))
+    return bool(_own_hooks(kind, (*_AROUND_TOOLS, *_AFTER_MODEL)))
+
+
+def _own_hooks(kind: type[Any], names: Iterable[str]) -> list[Any]:
+    """Return the hooks of some names that a class defines itself."""
+    hooks = []
+    for name in names:
+        hook = getattr(kind, name)
+        if hook is not getattr(AgentMiddleware, name):
+            hooks.append(hook)
+    return hooks
 
 
 def _is_of_langchain(kind: type[Any]) -> bool:
     """Return True for LangChain's own middleware; its decorators make classes of the host's functions too."""
-    return kind.__module__.startswith(_OF_LANGCHAIN) and kind.__module__ != _DECORATORS
+    package = "langchain.agents.middleware."
+    return kind.__module__.startswith(package) and kind.__module__ != f"{package}types"
 
 
 def _may_rewrite(middleware: Middleware) -> bool:
@@ -124,11 +139,12 @@ def _may_rewrite(middleware: Middleware) -> bool:
         return middleware.apply_to_tool_results
     if kind is ToolRetryMiddleware:
         return False
-    looked_at = _WRAPS if _is_of_langchain(kind) else (*_WRAPS, *_AFTER, *_BEFORE)
-    for name in looked_at:
-        own = getattr(kind, name)
-        is_prompt = getattr(own, "__qualname__", "").startswith(_PROMPT)
-        if own is not getattr(AgentMiddleware, name) and not is_prompt:
+    if _is_of_langchain(kind):
+        hooks = _own_hooks(kind, _AROUND_TOOLS)
+    else:
+        hooks = _own_hooks(kind, (*_AROUND_TOOLS, *_AFTER_MODEL, *_BEFORE_MODEL))
+    for hook in hooks:
+        if not getattr(hook, "__qualname__", "").startswith(_PROMPT):
             return True
     return False
 

@@ -113,7 +113,7 @@ def with_tool_memory(
             f"with_tool_memory takes a chat model, not {type(model).__name__}. Wrap the chat model first, then bind "
             "tools, retries or fallbacks to it."
         )
-    executed = {tool.name: tool for tool in executable_tools(tools)[0] if isinstance(tool, BaseTool)}
+    executed = {tool.name: tool for tool in executable_tools(tools).tools if isinstance(tool, BaseTool)}
     around = Surroundings(
         interceptors=Interceptors(tools=frozenset(names_given("gated", gated))),
         takes_tools=False,

@@ -64,9 +64,11 @@ class LoopGuard(MemoryNode):
         if memory is not None and not isinstance(memory, ToolMemory):
             raise ConfigurationError(f"LoopGuard takes a ToolMemory or None, not {type(memory).__name__}.")
         if exit_behavior not in get_args(ExitBehavior):
-            known = ", ".join(repr(behavior) for behavior in get_args(ExitBehavior))
+            known = ", ".join(map(repr, get_args(ExitBehavior)))
             raise ConfigurationError(f"LoopGuard(exit_behavior={exit_behavior!r}): choose one of {known}.")
-        self._core: Core | None = None if memory is None else memory.core
+        self._core: Core | None = None
+        if memory is not None:
+            self._core = memory.core
         self._exit_behavior = exit_behavior
         self._polls = frozenset(names_given("polls", polls))
 
@@ -97,9 +99,12 @@ class LoopGuard(MemoryNode):
 
     def _asked(self, call: Call) -> Sequence[ToolCall]:
         """Return the calls that the model's answer asks for; none where the guard does not work."""
-        last = call.messages[-1] if call.messages else None
-        if not isinstance(last, AIMessage) or not last.tool_calls or not is_active():
+        if not call.messages or not is_active():
             return ()
+        last = call.messages[-1]
+        if not isinstance(last, AIMessage) or not last.tool_calls:
+            return ()
+        # In a held-out episode the memory leaves the agent as it is.
         if self._core is not None and self._core.held_out(call.messages, call.thread_id):
             return ()
         return last.tool_calls
@@ -112,7 +117,10 @@ class LoopGuard(MemoryNode):
     def _watch(self, call: Call) -> LoopWatch:
         """Return the calls since the user last spoke, as the guard looks at them."""
         before = call.messages[:-1]
-        run = parse_run(before) if self._core is None else self._core.read(before, call.thread_id)
+        if self._core is None:
+            run = parse_run(before)
+        else:
+            run = self._core.read(before, call.thread_id)
         return LoopWatch(run, reads=self._reads)
 
     def _reasons(self, watch: LoopWatch, asked: Sequence[ToolCall], before: Sequence[Any]) -> list[str]:
@@ -137,7 +145,10 @@ class LoopGuard(MemoryNode):
         if self._core is None:
             return False
         by_tool = self._core.graph.by_tool
-        return any(by_tool.get(record, {}).get(VARIED) for record in self._core.catalogue.records_of(tool))
+        for record in self._core.catalogue.records_of(tool):
+            if by_tool.get(record, {}).get(VARIED):
+                return True
+        return False
 
 
 def _sentence(clause: str) -> str:

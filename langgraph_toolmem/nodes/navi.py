@@ -68,12 +68,25 @@ from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
 logger = logging.getLogger("langgraph_toolmem.nodes.navi")
 
 ROLE: Final = "navi"
-MAX_DECISIONS: Final = 24
-"""Decisions for one request; the host's ``recursion_limit`` may allow fewer."""
-MAX_IDLE: Final = 3
-"""Decisions in a row without anything new after which a run ends."""
-STEPS_TO_CLOSE: Final = 6
-"""Graph steps of one more round and the closing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NaviLimits:
+    """Limits of one request. Each of them ends the run with an answer that says what could not be done.
+
+    Attributes:
+        decisions: decisions for one request; the host's ``recursion_limit`` may allow fewer.
+        idle: decisions in a row without anything new.
+        steps_to_close: graph steps of one more round and the closing. With fewer left the run ends, before LangGraph
+            ends it with an error.
+    """
+
+    decisions: int = 24
+    idle: int = 3
+    steps_to_close: int = 6
+
+
+NAVI_LIMITS: Final = NaviLimits()
 _CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
 _REASONS: Final = {
     "unreadable": "the decision could not be read, not even when it was asked for again",
@@ -280,7 +293,9 @@ class NaviSteps:
             refusal = SubIntent.model_validate({"action": "answer", "text": answer.refusal})
             decision = Decision(sub_intents=[refusal])
         record, messages = self._after(before, decision, answer.usage)
-        not_done = [] if record["stop"] else record["history"][-1]["observed"]
+        not_done: list[Any] = []
+        if not record["stop"]:
+            not_done = record["history"][-1]["observed"]
         self._tell_decision(config, before, record, decision, answer, not_done)
         if decision is not None and self.keep_decisions and not not_done:
 
@@ -288,8 +303,10 @@ class NaviSteps:
                 self._keep(state, record, decision, answer.prompt, config)
 
             self.navigator.core.log_and_continue("could not keep a decision", keep)
-        update: dict[str, Any] = {self.messages_key: messages} if messages else {}
-        return {**update, "toolmem_navi": record}
+        update: dict[str, Any] = {"toolmem_navi": record}
+        if messages:
+            update[self.messages_key] = messages
+        return update
 
     def _after(
         self, before: NaviRecord, decision: Decision | None, usage: UsageMetadata | None
@@ -317,8 +334,12 @@ class NaviSteps:
         not_done: Sequence[Any],
     ) -> None:
         """Write a decision to the stream and the current span."""
-        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
-        actions = dict.fromkeys(part["action"] for part in parts)
+        parts = []
+        actions: dict[str, None] = {}  # each once, in order
+        if decision is not None:
+            for part in decision.sub_intents:
+                parts.append(part.model_dump())
+                actions[part.action] = None
         action = "+".join(actions) or "none"
         annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
         event = {
@@ -335,15 +356,18 @@ class NaviSteps:
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         record, context = _record(state), self._context(state, config)
-        found = [self.retriever.search(record, query, context) for query in record["pending"]["queries"]]
-        return {"toolmem_navi_retrieved": found}
+        retrieved = []
+        for query in record["pending"]["queries"]:
+            retrieved.append(self.retriever.search(record, query, context))
+        return {"toolmem_navi_retrieved": retrieved}
 
     def _clarify(self, state: Any) -> dict[str, Any]:
         """Ask the user and wait. Nothing precedes the interrupt: this node runs again when the answer comes."""
         questions = _record(state)["pending"]["questions"]
         answer = interrupt({"node": ROLE, "question": "\n".join(questions), "questions": questions})
-        parts = answer if isinstance(answer, (list, tuple)) else [answer]
-        return {"toolmem_navi_said": [as_text(part) for part in parts]}
+        if not isinstance(answer, (list, tuple)):  # one answer to all questions
+            answer = [answer]
+        return {"toolmem_navi_said": [as_text(part) for part in answer]}
 
     def _observe(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         """Read the results of the decision, and look for another way around each tool that failed."""
@@ -354,7 +378,7 @@ class NaviSteps:
         record, broken = observed(before, results, retrieved, replies)
         if self.keep_decisions and before["pending"]["calls"]:
             new = record["outcomes"][len(before["outcomes"]) :]
-            good = all(call["status"] == "ok" for call in new)
+            good = all(outcome["status"] == "ok" for outcome in new)
 
             def judge() -> None:
                 self.navigator.decisions.judge(self._run(state, config), before["decisions"], good)
@@ -390,10 +414,15 @@ class NaviSteps:
     def after_decision(self, state: Any) -> list[str | Send]:
         """Return the next nodes. Each call is a task of its own: one that waits does not repeat others."""
         record = _record(state)
+        if record["stop"] == "answered":
+            return ["record"]
         if record["stop"]:
-            return ["record" if record["stop"] == "answered" else "conclude"]
+            return ["conclude"]
         pending = record["pending"]
-        shown = {key: value for key, value in dict(state).items() if key not in NaviState.__annotations__}
+        # The tools of the host read its state; the subgraph's own keys are none of theirs.
+        shown = dict(state)
+        for key in NaviState.__annotations__:
+            shown.pop(key, None)
         next_nodes: list[str | Send] = []
         for call in pending["calls"]:
             task = {"__type": "tool_call_with_context", "tool_call": _tool_call(call), "state": shown}
@@ -405,7 +434,9 @@ class NaviSteps:
         return next_nodes or ["observe"]
 
     def after_observation(self, state: Any) -> str:
-        return "conclude" if _record(state)["stop"] else "decide"
+        if _record(state)["stop"]:
+            return "conclude"
+        return "decide"
 
     # --- parts of the nodes ---
 
@@ -420,8 +451,9 @@ class NaviSteps:
         self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
     ) -> None:
         """Keep a decision for fine-tuning; its calls are judged when they were made."""
-        waits_for_calls = record["pending"]["calls"] and not decision.final
-        good = None if waits_for_calls else True
+        good: bool | None = True
+        if record["pending"]["calls"] and not decision.final:
+            good = None
         messages, user_id = convert_to_openai_messages(list(prompt)), user_id_of(config, runtime_of(config))
         self.navigator.decisions.add(
             self._run(state, config), record["decisions"], messages, decision.model_dump(), user_id=user_id, good=good
@@ -442,11 +474,11 @@ def _record(state: Any) -> NaviRecord:
 
 def _why_to_stop(record: NaviRecord, steps_left: Any) -> Stop:
     """Return why the run ends after this round, as a key of `_REASONS`; "" if it goes on."""
-    if record["decisions"] >= MAX_DECISIONS:
+    if record["decisions"] >= NAVI_LIMITS.decisions:
         return "limit"
-    if record["idle"] >= MAX_IDLE:
+    if record["idle"] >= NAVI_LIMITS.idle:
         return "no progress"
-    if isinstance(steps_left, int) and steps_left < STEPS_TO_CLOSE:
+    if isinstance(steps_left, int) and steps_left < NAVI_LIMITS.steps_to_close:
         return "out of steps"
     return ""
 
@@ -466,10 +498,13 @@ def _message(text: str, record: NaviRecord, usage: UsageMetadata | None) -> AIMe
 
 def _seen(record: NaviRecord) -> dict[str, Any]:
     """Return the decider's view for the stream: subgraph, chains, and the other ways that are left."""
-    chains = [tools_of(chain) for chain in record["chains"]]
+    best: list[str] = []
+    alternatives: list[list[str]] = []
+    if record["chains"]:
+        best, *alternatives = [tools_of(chain) for chain in record["chains"]]
     return {
         "subgraph": subgraph_of(record["chains"]),
-        "chain": chains[0] if chains else [],
-        "alternatives": chains[1:],
+        "chain": best,
+        "alternatives": alternatives,
         "failed": dict(record["failed"]),
     }

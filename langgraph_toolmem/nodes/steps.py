@@ -6,6 +6,7 @@ All take `messages_key`, the key of the messages in the host's state.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import isroutine
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -49,8 +50,6 @@ from langgraph_toolmem.turn.step import Call, MemoryNode, StepNode, report
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")
 
-_NEVER_RAN: Final = ("rejected", "unanswered")
-
 
 def checked(memory: Any, who: str) -> ToolMemory:
     """Return the memory. Raises ConfigurationError if it is none."""
@@ -61,11 +60,11 @@ def checked(memory: Any, who: str) -> ToolMemory:
 
 def method_of(memory: Any, kind: type[M], who: str) -> M:
     """Return a memory's method. Raises ConfigurationError if it has none, or is no memory."""
-    found = next((each for each in checked(memory, who).methods if isinstance(each, kind)), None)
-    if found is None:
-        check_installed(kind.name)
-        raise ConfigurationError(f"{who} needs the method {kind.__name__}(): name it in ToolMemory(methods=[…]).")
-    return found
+    for method in checked(memory, who).methods:
+        if isinstance(method, kind):
+            return method
+    check_installed(kind.name)
+    raise ConfigurationError(f"{who} needs the method {kind.__name__}(): name it in ToolMemory(methods=[…]).")
 
 
 class Recorder(MemoryNode):
@@ -84,9 +83,12 @@ class Recorder(MemoryNode):
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
         self.costs = self._core.costs
-        inertia = next((method for method in memory.methods if isinstance(method, Inertia)), None)
-        self._prefetched: Registry | None = None if inertia is None else inertia.prefetched
-        self._contexts: ContextStore | None = None if inertia is None else inertia.contexts
+        self._prefetched: Registry | None = None
+        self._contexts: ContextStore | None = None
+        for method in memory.methods:
+            if isinstance(method, Inertia):
+                self._prefetched, self._contexts = method.prefetched, method.contexts
+                break
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
@@ -101,7 +103,7 @@ class Recorder(MemoryNode):
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Execute and record a call: for ``ToolNode(wrap_tool_call=…)``."""
         try:
-            return drive(lambda: self._around(request), execute, costs=self._core.costs)
+            return drive(self._body_around(request), execute, costs=self._core.costs)
         except GraphBubbleUp:
             self._paused(request)
             raise
@@ -111,14 +113,21 @@ class Recorder(MemoryNode):
     ) -> Any:
         """Execute and record a call: for ``ToolNode(awrap_tool_call=…)``."""
         try:
-            return await adrive(lambda: self._around(request), execute, costs=self._core.costs)
+            return await adrive(self._body_around(request), execute, costs=self._core.costs)
         except GraphBubbleUp:
             self._paused(request)
             raise
 
+    def _body_around(self, request: ToolCallRequest) -> Callable[[], StepGenerator[Any]]:
+        def body() -> StepGenerator[Any]:
+            return self._around(request)
+
+        return body
+
     def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
         if env_mode() == "off":
             return (yield Proceed(request))
+        # Results that were a part of the model's input come first: the call is only their form in the messages.
         asked = request
         if self._contexts is not None:
             with self.errors:
@@ -131,7 +140,8 @@ class Recorder(MemoryNode):
         except Exception:  # an interrupt never gets here: nothing was executed yet
             self._record(request, "failed", raised=True)
             raise
-        if (status := _outcome(result, request.tool_call["id"])) is not None:
+        status = _outcome(result, request.tool_call["id"])
+        if status is not None:
             self._record(request, status)
         return result
 
@@ -164,7 +174,9 @@ class Recorder(MemoryNode):
         messages = self.messages_of(request)
         owner = owner_of_call(*owner_of(request), messages)
         open_call = self._core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
-        return messages if open_call is None else seen_up_to_now(open_call.history, messages)
+        if open_call is None:
+            return messages
+        return seen_up_to_now(open_call.history, messages)
 
 
 def owner_of(request: ToolCallRequest) -> tuple[str | None, str | None]:
@@ -176,18 +188,25 @@ def owner_of(request: ToolCallRequest) -> tuple[str | None, str | None]:
 
 def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
     """Return the outcome of a call that returned; None if it was refused before the tool began."""
-    answer = next((m for m in _messages_in(result) if isinstance(m, ToolMessage) and m.tool_call_id == call_id), None)
-    if answer is None:  # a Command that answers nothing, such as a handoff
-        return "ok"
-    status = status_of(answer.content, error=answer.status == "error")
-    return None if status in _NEVER_RAN else "ok" if status == "ok" else "failed"
+    for message in _messages_in(result):
+        if isinstance(message, ToolMessage) and message.tool_call_id == call_id:
+            status = status_of(message.content, error=message.status == "error")
+            if status in ("rejected", "unanswered"):
+                return None
+            if status == "ok":
+                return "ok"
+            return "failed"
+    return "ok"  # a Command that answers nothing, such as a handoff
 
 
 def _messages_in(result: Any) -> Iterator[Any]:
+    """Yield the messages that a tool returned: one, several, or those that a Command puts into the state."""
     if isinstance(result, Command):
-        update = result.update
-        found = update.get("messages") if isinstance(update, dict) else update
-        yield from found if isinstance(found, Iterable) and not isinstance(found, (str, bytes)) else ()
+        update: Any = result.update
+        if isinstance(update, dict):
+            update = update.get("messages")
+        if isinstance(update, Iterable) and not isinstance(update, (str, bytes)):
+            yield from update
     elif isinstance(result, (list, tuple)):
         for part in result:
             yield from _messages_in(part)
@@ -213,8 +232,10 @@ class ReflectionWriter(StepNode):
         self, memory: ToolMemory, *, verdict: StateScore | None = None, messages_key: str = "messages"
     ) -> None:
         names = {method.name for method in checked(memory, "ReflectionWriter").methods}
-        atoms_only = Atoms.name in names and Entries.name not in names
-        method = method_of(memory, Atoms if atoms_only else Entries, "ReflectionWriter")
+        kind: type[Entries] | type[Atoms] = Entries
+        if Atoms.name in names and Entries.name not in names:
+            kind = Atoms
+        method: Method = method_of(memory, kind, "ReflectionWriter")
         step = Reflection(method, verdict=verdict)
         super().__init__(step, messages_key=messages_key)
 
@@ -272,10 +293,13 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
         state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it all tools are left.
         tools: the tools of this step; those without a name are left.
     """
-    given = list(tools)
-    out = left_out_now(state, messages_key=messages_key)
-    left = [each for each in given if name_of(each) not in out]
-    return left if any(name_of(each) not in OWN_TOOLS for each in left) else given
+    all_tools = list(tools)
+    left_out = left_out_now(state, messages_key=messages_key)
+    kept = [tool for tool in all_tools if name_of(tool) not in left_out]
+    # The memory's own tools do nothing for the user: with these alone the agent could not work.
+    if all(name_of(tool) in OWN_TOOLS for tool in kept):
+        return all_tools
+    return kept
 
 
 class SITSummary(StepNode):
@@ -369,9 +393,12 @@ class ToolRetriever(StepNode):
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
-        given, specs = (None, {}) if tools is None else executable_tools(tools)
-        for own in OWN_TOOLS & specs.keys():
-            raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
+        given: list[Any] | None = None
+        if tools is not None:
+            executable = executable_tools(tools)
+            given = executable.tools
+            for own in OWN_TOOLS & executable.specs.keys():
+                raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
         search, always = policy_given(search, ToolSearch, "search"), names_given("always", always)
         step = RevealTools(method, given, search=search, always=always, messages_key=messages_key)
         super().__init__(step, messages_key=messages_key)
@@ -385,8 +412,9 @@ class ToolRetriever(StepNode):
             model: that is asked; for an unknown one the portable way is taken.
         """
         tools = self.step.given or ()
-        if not is_active():
-            return Offer([each for each in tools if each not in self.step.tools], list(messages))
+        if not is_active():  # an agent with the memory off works as one without it
+            own = self.step.tools
+            return Offer([tool for tool in tools if tool not in own], list(messages))
         return self.step.deferred.offer(tools, messages, model)
 
     def take(self, answer: AIMessage) -> AIMessage:
@@ -394,11 +422,25 @@ class ToolRetriever(StepNode):
         return self.step.deferred.take(answer, self.step.given or ())
 
 
-def executable_tools(tools: Iterable[ToolLike]) -> tuple[list[Any], dict[str, ToolSpec]]:
-    """Return tools as a ``ToolNode`` executes them, with their specs; schemas stay as they are."""
-    given = list(tools) if isinstance(tools, Iterator) else tools
-    specs = read_tools(given)
-    return [as_tool(each) if isroutine(each) else each for each in given], specs
+@dataclass(slots=True)
+class ExecutableTools:
+    """Tools as a ``ToolNode`` executes them (schemas stay as they are), and their specs by name."""
+
+    tools: list[Any]
+    specs: dict[str, ToolSpec]
+
+
+def executable_tools(tools: Iterable[ToolLike]) -> ExecutableTools:
+    """Return tools as a ``ToolNode`` executes them: functions become tools."""
+    if isinstance(tools, Iterator):  # it can be read once
+        tools = list(tools)
+    executable = ExecutableTools([], read_tools(tools))
+    for tool in tools:
+        if isroutine(tool):
+            executable.tools.append(as_tool(tool))
+        else:
+            executable.tools.append(tool)
+    return executable
 
 
 SystemText: TypeAlias = "Callable[[Any, Any], str]"
@@ -458,19 +500,24 @@ class InertiaShortcut(StepNode):
                 f"`system` must be a text or a function of the state and the runtime, got {type(system).__name__}."
             )
         self._system = system
-        self._tools, self._specs = executable_tools(tools)
-        method.core.catalogue.adopt(self._specs)
-        step = Shortcut(method, policy=policy, models=() if model is None else (model,))
+        self._executable = executable_tools(tools)
+        method.core.catalogue.adopt(self._executable.specs)
+        models = []
+        if model is not None:
+            models.append(model)
+        step = Shortcut(method, policy=policy, models=tuple(models))
         super().__init__(step, messages_key=messages_key)
         step.enable_prefetch(prefetch, Interceptors(tools=frozenset(names_given("gated", gated))))
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         call = super().call_of(state, config)
-        call.offered, call.tools = self._tools, self._specs
-        if self._system is None:
+        call.offered, call.tools = self._executable.tools, self._executable.specs
+        system = self._system
+        if system is None:
             told_once(NO_PROMPT)
             return call
-        system = self._system if isinstance(self._system, str) else self._system(state, call.runtime)
+        if not isinstance(system, str):
+            system = system(state, call.runtime)
         messages = SeenMessages(call.messages, [])
         private = self.step.method.core.private
         call.model_input = model_input_of(SystemMessage(system), messages, call.runtime, private=private, complete=True)
@@ -493,6 +540,9 @@ def shortcut_condition(
     Use ``functools.partial(shortcut_condition, tools=…, agent=…)`` for nodes with other names.
     """
     messages = read_key(state, messages_key) or ()
-    last = messages[-1] if messages else None
-    marked = isinstance(last, AIMessage) and isinstance(last.additional_kwargs.get(MARK), Mapping)
-    return tools if marked and isinstance(last, AIMessage) and last.tool_calls else agent
+    if not messages:
+        return agent
+    last = messages[-1]
+    if isinstance(last, AIMessage) and last.tool_calls and isinstance(last.additional_kwargs.get(MARK), Mapping):
+        return tools
+    return agent

@@ -143,8 +143,10 @@ class InertiaMeter:
     def _probability(self, context: _Context, tool: str, *, shorter: float, order: int) -> float:
         """Return P_k(tool | context), given that of the context with one tool less (see the class)."""
         counts = self._seen.get(context)
+        if counts is None and order == 0:  # the first call of all is coded as "a tool never seen", which is certain
+            return 1.0
         if counts is None:
-            return shorter if order else 1.0
+            return shorter
         n, n_tool = counts.total(), counts[tool]
         escape = len(counts) * _DISCOUNT / n
         if order > 0:
@@ -208,9 +210,10 @@ class PrefetchTally:
         least = least_probability(settings, self.ready, self.wasted)
         model, tool = self._durations(model_seconds)
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
-        asked_to_read = [name for name, _ in asked if reads(name)]
-        self.reads += len(asked_to_read)
-        can_serve = tool <= settings.timeout and len(asked_to_read) == len(asked)
+        look_ups = [step for step in turn.steps if reads(step.tool)]
+        self.reads += len(look_ups)
+        # A turn that also changes something may change the results of its look-ups.
+        can_serve = tool <= settings.timeout and len(look_ups) == len(turn.steps)
         prefetched = []
         served = 0
         for lookup in choose(decision.predicted, least, may):
@@ -228,10 +231,13 @@ class PrefetchTally:
 
     def _durations(self, model_seconds: float | None) -> tuple[float, float]:
         """Return the seconds of a model call and of a tool call: each as long as the other where only one is known."""
-        model = model_seconds
+        model, tool = model_seconds, self.tool_seconds
         if model is None:
-            model = 1.0 if self.tool_seconds is None else self.tool_seconds
-        tool = model if self.tool_seconds is None else self.tool_seconds
+            model = tool
+        if model is None:
+            model = 1.0
+        if tool is None:
+            tool = model
         return model, tool
 
     def to_dict(self) -> dict[str, Any]:
@@ -251,8 +257,12 @@ def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequen
     """
     if times is None or len(times) != len(messages):
         return {}
-    answers = [index for index, message in enumerate(messages) if message.get("role") in ("assistant", "ai")]
+    answers = []
+    for index, message in enumerate(messages):
+        if message.get("role") in ("assistant", "ai"):
+            answers.append(index)
     turns = [event for event in run.events if isinstance(event, Turn)]
+    # The run leaves some messages out: then nothing says which answer is which turn.
     if len(turns) != len(answers):
         return {}
     durations: dict[str, float] = {}
@@ -323,7 +333,9 @@ class ReplayReport:
 
     def _per_100(self, calls: int) -> float:
         judged = self.turns - self.stuck
-        return 100 * calls / judged if judged > 0 else 0.0
+        if judged <= 0:
+            return 0.0
+        return 100 * calls / judged
 
     @property
     def writing(self) -> list[str]:
@@ -334,7 +346,8 @@ class ReplayReport:
         """Return plain values, fit for JSON."""
         plain = asdict(self)
         plain["chains"] = [{"tools": list(chain), "count": times} for chain, times in self.chains]
-        plain["inertia"] = self.inertia.to_dict() if self.inertia else None
+        if self.inertia is not None:
+            plain["inertia"] = self.inertia.to_dict()
         del plain["prefetch"]
         if self.prefetch is not None:
             plain["prefetch"] = self.prefetch.to_dict()
@@ -407,7 +420,9 @@ class _Replay:
     ) -> None:
         self._memory = memory
         self._policy = policy.with_(audit_rate=0.0)
-        self._model_input = UNSEEN if system is None else ModelInput(system, complete=True)
+        self._model_input = UNSEEN
+        if system is not None:
+            self._model_input = ModelInput(system, complete=True)
         self._prefetch = prefetch
         self._on_turn = on_turn
         self._report = ReplayReport(prefetch=prefetch)
@@ -424,8 +439,9 @@ class _Replay:
             self._seconds = model_seconds(parsed, run.messages, run.times)
         core = self._memory.core
         user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
-        how = {"policy": self._policy, "on_turn": self._credit}
-        core.lifecycle.learn(parsed, user, last_turn_too=True, model_input=self._model_input, inertia=how)
+        # The method decides about each turn before it learns it, and calls `_credit` in between.
+        options = {"policy": self._policy, "on_turn": self._credit}
+        core.lifecycle.learn(parsed, user, last_turn_too=True, model_input=self._model_input, inertia=options)
         self._add_names(parsed)
         self._report.runs += 1
 
@@ -490,8 +506,9 @@ def is_right(turn: Turn, decision: Decision) -> bool:
     proposal = decision.proposal
     if proposal is None or not turn.steps:
         return False
-    if any(step.tool != proposal.tool for step in turn.steps):
-        return False
+    for step in turn.steps:
+        if step.tool != proposal.tool:
+            return False
     return calls_text([step.args for step in turn.steps]) == calls_text(proposal.calls)
 
 
@@ -501,19 +518,23 @@ def _frequent(chains: Counter[tuple[str, ...]]) -> list[tuple[tuple[str, ...], i
     def rank(chain: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
         return -chains[chain], -len(chain), chain
 
-    kept: list[tuple[tuple[str, ...], int]] = []
+    kept: dict[tuple[str, ...], int] = {}
     for chain in sorted(chains, key=rank):
         times = chains[chain]
-        is_part = any(times == other and _contains(longer, chain) for longer, other in kept)
-        if times > 1 and not is_part:
-            kept.append((chain, times))
+        # A part that is as frequent as a longer chain occurs nowhere else.
+        longer = [other for other in kept if kept[other] == times]
+        if times > 1 and not any(_contains(other, chain) for other in longer):
+            kept[chain] = times
         if len(kept) == 10:
             break
-    return kept
+    return list(kept.items())
 
 
 def _contains(longer: tuple[str, ...], chain: tuple[str, ...]) -> bool:
     size = len(chain)
     if len(longer) <= size:
         return False
-    return chain in [longer[start : start + size] for start in range(len(longer) - size + 1)]
+    for start in range(len(longer) - size + 1):
+        if longer[start : start + size] == chain:
+            return True
+    return False

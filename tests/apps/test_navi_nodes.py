@@ -232,7 +232,8 @@ async def test_sync_and_async_end_with_the_same_record_in_another_process(shop: 
 def test_a_run_without_end_is_stopped_and_answers(
     stop: str, recursion: int, executed: int | None, shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(navi, "MAX_DECISIONS", 4 if stop == "limit" else 90)
+    limits = navi.NaviLimits(decisions=4 if stop == "limit" else 90)
+    monkeypatch.setattr(navi, "NAVI_LIMITS", limits)
 
     def again(messages: Any, tools: Any) -> AIMessage:
         name = "Ann" if stop == "no progress" else str(len(model.calls))
@@ -243,7 +244,7 @@ def test_a_run_without_end_is_stopped_and_answers(
     state = graph.invoke({"messages": [("user", REFUND)]}, {"recursion_limit": recursion})
     assert executed is None or len(shop.did) == executed, "what succeeded is not called again"
     assert state["toolmem_navi"]["stop"] == stop
-    assert stop != "no progress" or len(model.calls) == 1 + navi.MAX_IDLE + 1
+    assert stop != "no progress" or len(model.calls) == 1 + limits.idle + 1
     assert state["messages"][-1].text == "Stopped."
 
 

@@ -51,7 +51,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError, Tool
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.entries.entry import entry_of
 from langgraph_toolmem.offline.coldstart import (
-    FAILURES,
+    COLD_START_LIMITS,
     BootstrapBudget,
     RefusedError,
     Spending,
@@ -248,7 +248,7 @@ class Discovery:
             user_id: the owner of the atoms, where the memory keeps users apart.
 
         Raises:
-            ToolMemoryError: nothing decides whether a task is done, or `FAILURES` searches in a row failed. What was
+            ToolMemoryError: nothing decides whether a task is done, or five searches in a row failed. What was
                 done is kept.
         """
         self._stop.clear()
@@ -388,11 +388,12 @@ class Discovery:
         with self._lock:
             self._failed[task.id] = reason
             self._in_a_row += 1
-            too_many = self._in_a_row >= FAILURES
+            too_many = self._in_a_row >= COLD_START_LIMITS.failures
         if too_many:
             self._stop.set()
             raise ToolMemoryError(
-                f"{FAILURES} searches in a row failed, the last one with {reason}. What was done is kept."
+                f"{COLD_START_LIMITS.failures} searches in a row failed, the last one with {reason}. "
+                "What was done is kept."
             ) from error
 
     def _search(self, task: Task, environment: Environment) -> FoundSolution:
