@@ -72,6 +72,7 @@ Embeddings = Annotated[str, typer.Option("--embeddings", metavar="SPEC", help="T
 Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
+# Without typer's own tracebacks: they print local variables, which may hold texts of users.
 app = typer.Typer(
     name="toolmem",
     help="Tool-use memory for LangGraph agents.",
@@ -86,9 +87,11 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the `toolmem` program: an error is one line on stderr and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter shows "?".
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a letter shows "?"
+            stream.reconfigure(errors="replace")
     try:
+        # In its standalone mode typer would print errors in several lines, and end the process itself.
         code = app(arguments, standalone_mode=False)
         if code == INTERRUPTED:
             _failed("interrupted", INTERRUPTED)
@@ -574,6 +577,7 @@ def open_memory(
 
     The namespace has slashes between its labels; it defaults to that of the folder.
     """
+    # A memory that writes makes its folder; one that only reads would answer from an empty memory.
     if read_only or folder.exists():
         check_folder(folder)
     from langgraph_toolmem.core.core import DEFAULT_NAMESPACE
@@ -647,6 +651,7 @@ def log_in_plain(file: str, log: RunLog) -> dict[str, Any]:
 
 def _read_json(path: Path) -> Any:
     try:
+        # Editors on Windows begin a file with a byte order mark, which JSON does not allow.
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error

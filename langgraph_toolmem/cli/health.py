@@ -75,6 +75,7 @@ def _package(need: Requirement, extra: str) -> dict[str, Any]:
     problem = None
     if version is None and not extra:
         problem = f"{need.name} is not installed; in the checkout, type: {install}"
+    # Without `prereleases` every installed pre-release would count as unfit.
     elif version is not None and not need.specifier.contains(version, prereleases=True):
         problem = f"{need.name} {version} does not fit {need.specifier}; in the checkout, type: {install}"
     return {
@@ -171,6 +172,7 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
         yield _problem(left_out_in_words(snapshot["left_out"]))
     if events is not None:
         yield from _event_log(events)
+    # To SQLite an empty file is a new database: nothing else would report the loss.
     if _empty(folder / "memory.db"):
         yield _problem(f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}")
     for aside in memory["quarantined"]:
@@ -251,6 +253,7 @@ def _queue(folder: Path) -> dict[str, Any]:
 
     why, rows = "", None
     try:
+        # Read-only: opening the queue itself would create its tables, and this command changes nothing.
         rows = query_readonly(folder / NAME, "SELECT kind, dead, attempts, error FROM jobs")
     except StorageError as error:
         why = str(error)

@@ -47,6 +47,7 @@ def console() -> Console:
 def say(text: str, *, style: str | None = None) -> None:
     """Print lines to a person, unwrapped and without control characters."""
     out = console()
+    # Unwrapped: a path or a command that somebody copies must stay one line.
     for line in text.splitlines() or [""]:
         out.print(printable(line), style=style, soft_wrap=True)
 
@@ -89,7 +90,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], mos
     for row in rows[:most]:
         drawn.add_row(*map(printable, row))
     say("")
-    say(title, style="bold")  # a table's own title would wrap at the table's width
+    # A table's own title would wrap at the table's width.
+    say(title, style="bold")
     console().print(drawn)
     if len(rows) > most:
         say(f"… and {len(rows) - most:,} more")

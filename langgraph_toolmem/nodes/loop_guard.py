@@ -82,6 +82,7 @@ class LoopGuard(MemoryNode):
         if not all(reasons):
             return None
         self._report(call, watch, asked)
+        # A note comes first: an agent that reads it may go on in another way.
         ends = watch.notes >= NOTES and self._exit_behavior != "continue"
         if ends and self._exit_behavior == "error":
             raise LoopError(

@@ -87,6 +87,7 @@ class NaviLimits:
 
 
 NAVI_LIMITS: Final = NaviLimits()
+# "nostream": a decision is JSON, which an app that streams the model's tokens would show to its user.
 _CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
 _REASONS: Final = {
     "unreadable": "the decision could not be read, not even when it was asked for again",
@@ -168,6 +169,7 @@ def create_navi_subgraph(
     if not given:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
     memory.core.catalogue.adopt(given)
+    # With the marks that the developer gave the memory: a tool declared destructive there stays so here.
     specs = memory.core.catalogue.marked(given)
     recorder = Recorder(memory, messages_key=messages_key)
     wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder.wrap_tool_call, recorder.awrap_tool_call)
@@ -183,6 +185,7 @@ def create_navi_subgraph(
         keep_decisions,
         messages_key,
     )
+    # A tool that raises is a result like others: the decider reads it, and another way is looked for.
     node = ToolNode(
         list(tools), handle_tool_errors=True, messages_key=messages_key, wrap_tool_call=wrap, awrap_tool_call=awrap
     )
@@ -297,6 +300,7 @@ class NaviSteps:
         if not record["stop"]:
             not_done = record["history"][-1]["observed"]
         self._tell_decision(config, before, record, decision, answer, not_done)
+        # A decision that could not be carried out as a whole is no example for fine-tuning.
         if decision is not None and self.keep_decisions and not not_done:
 
             def keep() -> None:
@@ -364,6 +368,7 @@ class NaviSteps:
     def _clarify(self, state: Any) -> dict[str, Any]:
         """Ask the user and wait. Nothing precedes the interrupt: this node runs again when the answer comes."""
         questions = _record(state)["pending"]["questions"]
+        # All questions at once: each interrupt is a round trip to a person.
         answer = interrupt({"node": ROLE, "question": "\n".join(questions), "questions": questions})
         if not isinstance(answer, (list, tuple)):  # one answer to all questions
             answer = [answer]

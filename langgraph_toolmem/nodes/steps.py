@@ -139,7 +139,7 @@ class Recorder(MemoryNode):
             result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
             self._record(request, "failed", raised=True)
-            raise
+            raise  # the host's retry and error handling are none of the memory's business
         status = _outcome(result, request.tool_call["id"])
         if status is not None:
             self._record(request, status)
@@ -158,7 +158,8 @@ class Recorder(MemoryNode):
                 self._seen_messages(request),
                 call["id"] or "",
                 tool=call["name"],
-                args=call["args"],  # as asked for: the host injects its own later
+                # As the model asked for: the host injects state and runtime later.
+                args=call["args"],
                 status=status,
                 raised=raised,
                 thread_id=thread_id,
@@ -501,6 +502,7 @@ class InertiaShortcut(StepNode):
             )
         self._system = system
         self._executable = executable_tools(tools)
+        # At once, not at the first call: declared effects decide whether a call may be proposed at all.
         method.core.catalogue.adopt(self._executable.specs)
         models = []
         if model is not None:
@@ -527,6 +529,7 @@ class InertiaShortcut(StepNode):
         """Return the call in the messages; None if the model is to answer."""
         if output.answer is not None:
             return {self.messages_key: [output.answer]}
+        # The model's own node asks the model, so the prefetch begins here, without seeing the answer arrive.
         if self.step.prefetcher is not None and is_active():
             self.step.prefetcher.begin_unseen(call)
         return None

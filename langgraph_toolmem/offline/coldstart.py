@@ -269,6 +269,7 @@ class Sandbox:
         if isinstance(result, Mapping) and result.get("__interrupt__"):
             raise InputError("the agent waits for a person (interrupt)")
         messages = read_key(result, self.messages_key)
+        # An agent of another library may return a text, or messages under another key.
         if not isinstance(messages, (list, tuple)) or not messages:
             raise InputError(
                 f"the agent returned no list of messages under {self.messages_key!r}, but {type(result).__name__}"

@@ -61,6 +61,7 @@ class InertiaTest:
         """Return how many previous tools are worth knowing: one more only if it saves over `SURE_BITS` in all."""
         best = 0
         for order in (1, 2):
+            # In total bits, not per call: a large gain on a few calls may be chance.
             if (self.bits[best] - self.bits[order]) * self.calls > SURE_BITS:
                 best = order
         return best
@@ -476,6 +477,7 @@ class _Replay:
 
 def _stuck(made: Counter[str], turn: Turn) -> bool:
     """Return True if all calls of a turn were made, with the same results, often enough before. Notes them."""
+    # With the results: calls of a poll are equal too, but their results change.
     calls = [digest(step.tool, canon_args(step.args), canonical(step.output)) for step in turn.steps]
     stuck = bool(calls) and all(made[call] >= STUCK - 1 for call in calls)
     made.update(calls)

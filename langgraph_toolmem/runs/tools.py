@@ -109,6 +109,7 @@ class ToolSpec:
         """
         if not hasattr(args, "keys"):
             return f"arguments of {self.name} are {type(args).__name__}, not a mapping"
+        # Before the validator, which gives the whole object as the place of these two errors, not the parameter.
         missing = sorted(self.required - args.keys())
         if missing:
             return f"missing parameter {missing[0]!r}"
@@ -237,6 +238,7 @@ def _read(tool: Any, index: int) -> ToolSpec:
 def _from_base_tool(tool: BaseTool) -> ToolSpec:
     model: type[BaseModel] | None = None
     if isinstance(tool, Tool) and tool.args_schema is None:
+        # A copy, as for all schemas here: what is done to one tool's schema must not change another's.
         parameters = copy.deepcopy(_ONE_TEXT)
     else:
         schema: Any = tool.tool_call_schema
