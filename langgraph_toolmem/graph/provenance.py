@@ -18,8 +18,9 @@ More rules:
   was, neither is. Hits tell nothing: names of one word, for which both are right, outnumber the others. A name is not
   used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose"). 160
   office runs: right .96 and wrong .77 per 100 turns without this rule, 1.34 and .57 with it.
-- A value carried from another request is not used where a source in the request gives one with another end: of 490
-  look-ups in a swarm of two agents, 4 went to "2026-12-04 and a hotel in Boston." without this rule, none with it.
+- A value of another request's wording is not used if it has more words than the parameter had after any of the nearest
+  requests: of 490 look-ups in a swarm of two agents, 4 went to "2026-12-04 and a hotel in Boston." without this rule,
+  none with it. In the four recorded sets right and wrong calls stay within .2 and .0 per 100 turns.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class Provenance:
         placed = [descriptor for descriptor in backing if words_before(descriptor)]
         if not placed:
             from_other_runs = {"c", "cp", "n", "w"}.issuperset(backing)
-            return from_other_runs and (self._is_part(text) or _has_other_end(text, others))
+            return from_other_runs and (self._is_part(text) or self._is_longer_than_known(tool, parameter, text))
         if self._may_go_on(tool, parameter, text):
             return True
         row = self._graph.sources.row(slot_key(tool, parameter))
@@ -167,6 +168,14 @@ class Provenance:
         if span[0] != 1 or not is_open(request, *span, first_word=True):
             return False
         return not self._is_untaken(request.words[0])
+
+    def _is_longer_than_known(self, tool: str, parameter: str, text: str) -> bool:
+        """Return True if a value has more words than the parameter had after any of the nearest requests."""
+        longest = 0
+        for near in self._neighbours:
+            if near.tool == tool and parameter in near.args:
+                longest = max(longest, len(read_text(canon(near.args[parameter])).words))
+        return 0 < longest < len(read_text(text).words)
 
     def _may_go_on(self, tool: str, parameter: str, text: str) -> bool:
         """Return True if a name in the request may go on with the next word: "San jose"."""
@@ -322,19 +331,6 @@ def _in_schema(value: Any, schema: Any) -> bool:
         return True
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     return any(_in_schema(value, branch) for branch in branches)
-
-
-def _has_other_end(text: str, others: Mapping[str, str]) -> bool:
-    """Return True if a source in the request gives a value that goes on differently: "Monday", "Monday and a room"."""
-    for descriptor, other in others.items():
-        if (
-            descriptor.startswith("u")
-            and other
-            and other != text
-            and (text.startswith(other) or other.startswith(text))
-        ):
-            return True
-    return False
 
 
 def _misses(row: Mapping[str, Sequence[float]], descriptor: str) -> float:
