@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.atoms import Atom, AtomRecord
     from langgraph_toolmem.atoms.keeping import AtomKeeping
     from langgraph_toolmem.atoms.models import AtomWriter
-    from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion
+    from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolve
     from langgraph_toolmem.atoms.slots import Known
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.core.jobs import Job
@@ -141,8 +141,9 @@ class Atoms(Method):
         from langgraph_toolmem.atoms.retrieve import AtomQuestion, Resolver, by_name
         from langgraph_toolmem.atoms.slots import known_given
 
-        several = not isinstance(goal, str) and isinstance(goal, Iterable)
-        goals: tuple[Any, ...] = tuple(goal) if several else (goal,)
+        goals: tuple[Any, ...] = (goal,)
+        if isinstance(goal, Iterable) and not isinstance(goal, str):
+            goals = tuple(goal)
         if not all(isinstance(text, str) for text in (*goals, state)):
             raise ConfigurationError("`goal` and `state` must be texts; `goal` may be several.")
         if not is_count(k, 1):
@@ -150,7 +151,10 @@ class Atoms(Method):
         if not is_share(beta):
             raise ConfigurationError(f"`beta` must be a share from 0 to 1, got {beta!r}.")
         question = AtomQuestion(state, goals, known_given(slots))
-        resolve = by_name if tools is None else Resolver(Extractor(read_tools(tools)))
+        resolve: Resolve = by_name
+        if tools is not None:
+            resolve = Resolver(Extractor(read_tools(tools)))
+        # A missing user id is an error before the waiting, not after it.
         self.core.users.of(user_id)
         self.begin()
         self.core.jobs.settle(timeout=10.0)  # seconds: what was finished just now may still be being written
@@ -159,6 +163,7 @@ class Atoms(Method):
     def find(self, question: AtomQuestion, user_id: str | None, **how: Any) -> list[AtomHit]:
         """Return what `search` returns, without waiting; options and errors as those of `AtomSearch`."""
         user = self.core.users.of(user_id)
+        # An empty memory opens no Chroma: neither its files nor its import are paid for where nothing is kept.
         if self.core.vectors.empty:
             return []
         return self.keeping.search(user, question, **how)
@@ -221,6 +226,7 @@ class Atoms(Method):
         self.begin()
         supported = []
         for atom in merged:
+            # No run: such a support counts as good, and is replaced when the atom is handed over again.
             support = Support("", user.digest or "", atom.value, now, atom.visits)
             supported.append(SupportedAtom(atom, support))
         self.keeping.store(user, supported)
@@ -245,6 +251,7 @@ class Atoms(Method):
         before = ledger.items(run.next_key, self.name).values()
         shown: dict[str, str | None] = {}
         for hit in hits:
+            # A model turn counts a tool once, also where its hints are made again, as at a retry.
             if hit.tool not in before:
                 shown[rows.key(hit.atom.call, user)] = hit.tool
         ledger.shown(self.name, shown, run=run.digest, turn=run.next_key, user_id=user_id)
@@ -257,11 +264,12 @@ class Atoms(Method):
             return
         user = core.owner_of(run, ended.user.digest)
         went_wrong = score is not None and score < GOOD
-        if not self._keeps or went_wrong:  # nothing is added, but feedback changes what is there
-            if has_atoms and score is not None:
-                self.keeping.put_score(run, score, user, ended.user.namespace)
-        elif self.keeping.put_run(ended, user):
-            core.count_once(_key(run), "atoms_runs")
+        if self._keeps and not went_wrong:
+            if self.keeping.put_run(ended, user):
+                core.count_once(_key(run), "atoms_runs")
+        # Nothing is added, but feedback changes the atoms that the run gave before.
+        elif has_atoms and score is not None:
+            self.keeping.put_score(run, score, user, ended.user.namespace)
 
     def judged(self, judged: JudgedRun) -> None:
         """Put feedback on a run that has its atoms into the queue."""
@@ -269,6 +277,7 @@ class Atoms(Method):
         if core.read_only or not core.has_seen(_key(run)):
             return
         namespace = core.namespace_of(run, judged.user_id)
+        # None: the run is of a user whom nobody names here, and another process finished it.
         if namespace is not None:
             user = core.owner_of(run, user_digest(judged.user_id or None))
             self.keeping.put_score(run, judged.score, user, namespace)
@@ -280,9 +289,9 @@ class Atoms(Method):
         """
         self.core.refuse_if_read_only()
         steps = 0
-        for _, runs in by_namespace(given.runs, _namespace_of):
-            usable = [ended for ended in runs if ended.score is None or ended.score >= GOOD]
-            imported = self.keeping.import_runs(usable)
+        usable = [ended for ended in given.runs if ended.score is None or ended.score >= GOOD]
+        for user, runs in by_namespace(usable, _namespace_of):
+            imported = self.keeping.import_runs(runs, user)
             steps += imported.good_steps
             for run in imported.runs:
                 self.core.count_once(_key(run), "atoms_runs")
@@ -293,6 +302,7 @@ class Atoms(Method):
     @property
     def keeping(self) -> AtomKeeping:
         """The atoms, and the work of keeping them; made when it is first used."""
+        # Under the memory's lock: two threads must not make two stores for the same rows.
         with self.core.lock:
             if self._keeping is None:
                 self.core.refuse_if_closed()
@@ -317,9 +327,9 @@ class Atoms(Method):
         if not core.counter("atoms") and not core.counter("atoms_runs"):
             return [f"{nothing} {KEEP_RUNS}"]
         with core.lock:
-            good = any(core.graph.went_well(run) for run in core.graph.runs)
+            any_good = any(map(core.graph.went_well, core.graph.runs))
             shown = core.ledger.figures(self.name)["shown"]
-        if good or shown:
+        if any_good or shown:
             return []
         return [f"{nothing} It shows steps of runs with good feedback: memory.feedback(thread_id, score=1.0)."]
 

@@ -65,6 +65,7 @@ class AtomRecord(NamedTuple):
 
         Too often are 6 failures for each success, plus one; almost never is once in 20 times shown.
         """
+        # Runs without feedback say nothing. A call that was followed each time was once dropped after 20 such runs.
         fails = self.failed >= 6 * (self.succeeded + 1)
         is_ignored = self.shown >= 20 * (self.followed + 1)
         return fails or is_ignored
@@ -92,8 +93,10 @@ def make_atom(
         raise InputError(f"The value of an atom must be between 0 and 1, got {value!r}.")
     if visits < 1:
         raise InputError(f"The visits of an atom must be at least 1, got {visits!r}.")
+    # Sorted, so that the identity does not depend on the order in which a run showed the values.
     slots = tuple(sorted(set(required_slots)))
     call = digest("call", tool, canonical(arguments), *slots)
+    # The limits come before the digest: an atom that is read back has the id that it was stored under.
     state, goal, about = _line(state, 600), _line(goal, 600), _line(about, 1_000)
     key = digest("atom", call, state, goal)
     return Atom(key, call, state, goal, slots, tool, arguments, about, float(value), visits)
@@ -108,8 +111,11 @@ def merge_all(atoms: Iterable[Atom]) -> list[Atom]:
 
 
 def _merged(atoms: Sequence[Atom]) -> Atom:
-    visits = sum(atom.visits for atom in atoms)
-    value = math.fsum(atom.value * atom.visits for atom in atoms) / visits
+    visits, rewards = 0, []
+    for atom in atoms:
+        visits += atom.visits
+        rewards.append(atom.value * atom.visits)
+    value = math.fsum(rewards) / visits
 
     # Atoms of one id may differ in the order of keys and in the description: the choice must not depend on theirs.
     def written(atom: Atom) -> str:
@@ -119,7 +125,7 @@ def _merged(atoms: Sequence[Atom]) -> Atom:
         return len(atom.about), atom.about
 
     chosen, described = min(atoms, key=written), max(atoms, key=longest_about)
-    return replace(chosen, about=described.about, value=min(1.0, value), visits=visits)
+    return replace(chosen, about=described.about, value=value, visits=visits)
 
 
 def to_plain(atom: Atom) -> dict[str, Any]:
@@ -138,10 +144,13 @@ def from_plain(plain: Mapping[str, Any]) -> Atom:
     try:
         _check_texts(plain["required_slots"])
         _check_texts([plain.get(name, "") for name in ("state", "goal", "tool", "about")])
-        return make_atom(**{**plain, "arguments": dict(plain["arguments"])})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"This is no atom: {reason}.") from error
+        fields = dict(plain)
+        fields["arguments"] = dict(plain["arguments"])
+        return make_atom(**fields)
+    except KeyError as error:
+        raise InputError(f"This is no atom: {error} is missing.") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"This is no atom: {error}.") from error
 
 
 def storable(atom: Atom) -> Atom:
@@ -151,10 +160,12 @@ def storable(atom: Atom) -> Atom:
         InputError: it cannot be stored.
     """
     try:
+        # A value nested too deeply is refused here, at once. In a background job it would fail again and again.
         most_levels = 64
-        for path, _ in leaves_of(atom.arguments):
+        for path in _paths_of(atom.arguments):
             if path.count(".") + path.count("[]") >= most_levels:
                 raise InputError(f"The arguments of an atom may have at most {most_levels} levels.")
+        # A lone surrogate cannot be written to the disk: `clean` replaces it.
         return from_plain(json.loads(clean(dumps(to_plain(atom), ensure_ascii=False))))
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"This is no atom: {error}.") from error
@@ -170,6 +181,23 @@ def leaves_of(args: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves_of(value, f"{path}[]")
     else:
         yield path, args
+
+
+def scalars_of(args: Any) -> Iterator[Any]:
+    """Yield the scalars of arguments, without their paths."""
+    if isinstance(args, Mapping):
+        for value in args.values():
+            yield from scalars_of(value)
+    elif isinstance(args, (list, tuple)):
+        for value in args:
+            yield from scalars_of(value)
+    else:
+        yield args
+
+
+def _paths_of(args: Any) -> Iterator[str]:
+    for path, _value in leaves_of(args):
+        yield path
 
 
 def _check_texts(values: Any) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom, merge_all
+from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom, merge_all, scalars_of
 from langgraph_toolmem.atoms.slots import COMMON, PERSONS, SLOT, Known, Parameter, Slots, answered, words_of
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.state import RunState
@@ -28,7 +28,7 @@ from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.looks import KINDS, PLAIN
 from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
 from langgraph_toolmem.text.tools import Wording
-from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
+from langgraph_toolmem.text.values import TextValue, delexicalised, kind_of, values_in
 from langgraph_toolmem.text.words import similarity, word_set
 
 
@@ -47,6 +47,7 @@ MOST_CHOICES: Final = 6
 SHORTEST: Final = 3
 """Characters of a value that tells which part of a request a call was about."""
 
+# A search compares each question with the texts of up to 256 atoms, mostly those of the search before.
 sparse = cached(mebibytes=16)(LexicalEmbedder().sparse)
 
 
@@ -108,15 +109,19 @@ class MaskedRun:
                 self.hidden.setdefault(value, label)
 
     def hide_names_in_addresses(self) -> None:
+        """Hide the names in mail addresses: a request says "tell lena" of lena@x.org."""
         for value in list(self.hidden):
             if "@" in value:
                 for name in names_in(value):
                     self.hidden.setdefault(name, "NAME")
 
-    @property
     def telling(self) -> dict[str, str]:
-        """The hidden values that are long enough to tell something."""
-        return {text: label for text, label in self.hidden.items() if len(text) >= SHORTEST}
+        """Return the hidden values that are long enough to tell something."""
+        telling = {}
+        for text, label in self.hidden.items():
+            if len(text) >= SHORTEST:
+                telling[text] = label
+        return telling
 
 
 def no_habits(_tool: str, _path: str) -> Mapping[str, GivenValue]:
@@ -141,8 +146,10 @@ class Extractor:
     def about(self, tool: str) -> str:
         """Return the description of a tool without sentences that other tools share; "" if nothing is known."""
         if tool not in self._abouts:
-            spec = self.specs.get(tool)
-            text = "" if spec is None else self._wording.own_words(spec)
+            text = ""
+            if tool in self.specs:
+                text = self._wording.own_words(self.specs[tool])
+            # Descriptions of BFCL's tools have these words in front, and they say nothing.
             self._abouts[tool] = text.removeprefix("Tool description:").strip()
         return self._abouts[tool]
 
@@ -158,13 +165,16 @@ class Extractor:
         """Return where a run stands before its next turn; `hidden` are further values that no text may tell."""
         raw = open_parts(state)
         types = dict(hidden or {})
+        # Without such rules, sub-goals kept names, handles or pieces of mails in 42 % of the steps of one log; now 7 %.
         for mail in known.values("EMAIL"):
             for name in names_in(str(mail)):
                 types[name] = "NAME"
+        # Types of known values come last: they say more than NAME.
         for text, label in known.texts().items():
             if len(text) >= SHORTEST:
                 types[text] = label
         most_chars = 300
+        # Values in place of types cost 3.0 points of hit@3, and an atom would tell what a user said.
         goals = tuple([delexicalised(part, types)[:most_chars] for part in raw])
         return StepSituation(f"known: {_known_in_words(known)}. done: {self._done_in_words(state)}", goals, raw)
 
@@ -172,8 +182,11 @@ class Extractor:
         done = []
         for step in state.since_user[-3:]:
             does = self.does(step.tool)
-            done.append(does if step.status == "ok" else f"{step.status}: {does}")
-        return "; ".join([text for text in done if text]) or "nothing yet"
+            if step.status != "ok":
+                done.append(f"{step.status}: {does}")
+            elif does:
+                done.append(does)
+        return "; ".join(done) or "nothing yet"
 
     def before(self, run: Run) -> tuple[StepSituation, Known]:
         """Return where a run stands now, and K: the question that finds atoms for its next call."""
@@ -187,7 +200,7 @@ class Extractor:
         """Return the atoms of a run with this reward, one per successful step, in order, not merged."""
         earlier = run.earlier[-100:]  # of a long thread only the latest values are still meant
         masked = self._masked(run.events, earlier)
-        hidden = masked.telling
+        hidden = masked.telling()
         steps: list[Extracted] = []
         state, asked = RunState(cut=run.truncated), ""
         for event in earlier:
@@ -202,6 +215,7 @@ class Extractor:
                     if step.status == "ok":
                         atom = self._atom(step, where, masked.patterns[id(step)], value)
                         steps.append(Extracted(atom, step.args, asked, types))
+            # Pushed last: the calls of one turn were chosen in the same state.
             state.push(event)
         return steps
 
@@ -231,6 +245,7 @@ class Extractor:
                 self._mask(event, known, masked)
             for step in event.steps:
                 if step.status == "ok":
+                    # Read once for both: `Known.push` would read the answer again.
                     answer = answered(step)
                     known.take(step, self.slots, answer)
                     masked.hide_persons(answer)
@@ -241,16 +256,18 @@ class Extractor:
         masked.known[id(turn)] = known.copy()
         for step in turn.steps:
             masker = Masker(step.tool, self.slots, known, self._habits)
-            arguments = {name: masker.value(value, str(name)) for name, value in step.args.items()}
-            masked.patterns[id(step)] = CallPattern(arguments, masker.required)
+            masked.patterns[id(step)] = CallPattern(masker.arguments(step.args), masker.required)
             masked.hidden |= masker.values
 
 
 def _known_in_words(known: Known) -> str:
     """Return the latest types that say more of a value than its looks."""
-    telling = [label for label in known.to_plain() if label not in KINDS or label == "EMAIL"]
-    words = [label.lower().replace("_", " ") for label in telling[-4:]]
-    return ", ".join(words) or "only what the user said"
+    telling = []
+    for label in known.to_plain():
+        if label not in KINDS or label == "EMAIL":
+            telling.append(label.lower().replace("_", " "))
+    most_types = 4  # chosen on recorded runs: more types make states of one kind unlike
+    return ", ".join(telling[-most_types:]) or "only what the user said"
 
 
 class Masker:
@@ -266,25 +283,34 @@ class Masker:
         self.required: set[str] = set()
         self.values: dict[str, str] = {}
 
+    def arguments(self, args: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """Return arguments, or the members of an object, masked; their paths begin with `prefix`."""
+        masked = {}
+        for name, value in args.items():
+            masked[name] = self.value(value, f"{prefix}{name}")
+        return masked
+
     def value(self, value: Any, path: str) -> Any:
         """Return a value of an argument, masked."""
         if isinstance(value, Mapping):
-            return {name: self.value(inner, f"{path}.{name}") for name, inner in value.items()}
+            return self.arguments(value, f"{path}.")
         if isinstance(value, (list, tuple)):
             items = [self.value(item, f"{path}[]") for item in value]
             # Three ids are the same pattern as one, and so are three flights.
-            if items and all(item == items[0] and _has_slot(item) for item in items):
+            if items and items.count(items[0]) == len(items) and _has_slot(items[0]):
                 return items[:1]
             return items
         return self._scalar(value, path)
 
     def _scalar(self, value: Any, path: str) -> Any:
+        # Truth values and empty ones tell nothing of a person, and steer the call.
         if value is None or isinstance(value, bool) or value == "":
             return value
         parameter = self._slots.parameter(self._tool, path)
         if self._is_literal(value, path, parameter):
             return value
         label = parameter.type_of(value)
+        # A value that came from nowhere is a slot too, but nothing had to be known for it.
         known_as = self._known.types_of(value)
         if known_as:
             label = self._known_label(label, known_as)
@@ -294,6 +320,7 @@ class Masker:
 
     def _known_label(self, label: str, known_as: Sequence[str]) -> str:
         """Return the type of a known value, and note it as one that had to be known."""
+        # The name that K has for a value fills the slot in another run; the parameter's own name may not.
         if label not in known_as:
             for known_label in known_as:
                 if known_label not in KINDS or known_label in PLAIN:
@@ -301,18 +328,22 @@ class Masker:
                     break
         if label in known_as:
             self.required.add(label)
+        # Any run knows some text or number: to need one would say nothing.
         elif known_as[0] not in COMMON - {"ID"}:
             self.required.add(known_as[0])
         return label
 
     def _is_literal(self, value: Any, path: str, parameter: Parameter) -> bool:
+        if parameter.hidden:
+            return False
         if isinstance(value, str):
-            if value.lower() in parameter.choices and not parameter.hidden:
+            if value.lower() in parameter.choices:
                 return True
             longest = 40  # characters; a longer text is somebody's words
             if parameter.person or len(value) > longest or kind_of(value) in KINDS:
                 return False
-        return not parameter.hidden and is_constant(self._habits(self._tool, path), value)
+        # Without these literals, 3.6 points fewer arguments of hints were right on multi-turn calls (bfcl).
+        return is_constant(self._habits(self._tool, path), value)
 
 
 def is_constant(given: Mapping[str, GivenValue], value: Any) -> bool:
@@ -323,9 +354,14 @@ def is_constant(given: Mapping[str, GivenValue], value: Any) -> bool:
     mine = given.get(canon(value))
     if mine is None or len(given) > MOST_CHOICES:
         return False
+    # One thread may repeat a person's value as often as it likes, so runs count here, not calls.
     if len(given) == 1:
         return mine.runs >= 3
-    return sum(other.times for other in given.values()) >= 4 * len(given)
+    # Without literals that are one of a few values, 3.7 points fewer arguments of hints were right.
+    times = 0.0
+    for choice in given.values():
+        times += choice.times
+    return times >= 4 * len(given)
 
 
 def habits_of(runs: Iterable[Run]) -> Habits:
@@ -347,11 +383,12 @@ def _values_given(run: Run) -> set[tuple[str, str, str]]:
     """Return tool, path and canonical text of each argument of a run's successful calls."""
     values = set()
     for event in run.events:
-        if isinstance(event, Turn):
-            for step in event.steps:
-                if step.status == "ok":
-                    for path, value in leaves_of(step.args):
-                        values.add((step.tool, path, canon(value)))
+        if not isinstance(event, Turn):
+            continue
+        for step in event.steps:
+            if step.status == "ok":
+                for path, value in leaves_of(step.args):
+                    values.add((step.tool, path, canon(value)))
     return values
 
 
@@ -361,7 +398,8 @@ def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
     extractor = Extractor(specs, habits=habits_of(given))
     atoms: list[Atom] = []
     for run in given:
-        atoms += [step.atom for step in extractor.steps(run)]
+        for step in extractor.steps(run):
+            atoms.append(step.atom)
     return merge_all(atoms)
 
 
@@ -371,6 +409,7 @@ def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
 @cache
 def _breaks() -> re.Pattern[str]:
     """Return where a request parts: at the end of a sentence, before "then", and before "and" with a verb."""
+    # "and" parts a request before a verb only: "tell Ann and Bob" is one thing to do.
     verbs = "|".join(sorted(LEXICON.acts))
     return re.compile(
         rf"{SENTENCE_END}|(?:,|(?<!\s))\s+(?:{NEXT})\b[, ]*"
@@ -387,17 +426,18 @@ def parts_of(text: str) -> tuple[str, ...]:
     >>> parts_of("Cancel order #W17 and mail me the receipt. If it is late, then tell Ann and Bob.")
     ('Cancel order #W17', 'mail me the receipt', 'If it is late', 'tell Ann and Bob')
     """
+    # Each part is a question to the index at every step: a pasted document must not become a hundred of them.
     most_chars, most_parts = 6_000, 12
     text = text[:most_chars]
     values = values_in(text)
     pieces: list[str] = []
     begin = 0
     for match in _breaks().finditer(text):
-        in_value = any(value.start <= match.start() and match.end() <= value.end for value in values)
-        if not in_value:
+        if not _in_value(match, values):
             pieces.append(text[begin : match.start()])
             begin = match.end()
     pieces.append(text[begin:])
+    # A dict: equal parts ask the same, and the order of the request is the likely order of the work.
     parts: dict[str, None] = {}
     for piece in pieces:
         part = re.sub(rf"^(?:{NEXT})\b[, ]*", "", piece.strip(" ,.;:"), flags=re.IGNORECASE)
@@ -406,39 +446,53 @@ def parts_of(text: str) -> tuple[str, ...]:
     return tuple(parts)[:most_parts]
 
 
+def _in_value(match: re.Match[str], values: Iterable[TextValue]) -> bool:
+    """Return True if a break is inside a value, such as the "and" of a quoted title."""
+    return any(value.start <= match.start() and match.end() <= value.end for value in values)
+
+
 def open_parts(state: RunState) -> tuple[str, ...]:
     """Return the parts of the latest request of which a value was not used yet, or that name none; all, if none is
     left."""
+    # Measured on turns of recorded runs (hit@3): requests not split -3.2 points, every part left open -3.0.
     parts = parts_of(state.user.raw)
-    used = set()
+    used: set[str] = set()
     for step in state.since_user:
-        if step.status == "ok":
-            for _, value in leaves_of(step.args):
-                if value is not None and not isinstance(value, bool):
-                    text = canon(value)
-                    if len(text) >= SHORTEST:
-                        used.add(text.lower())
-    return tuple([part for part in parts if not _is_used(part, used)]) or parts
+        if step.status != "ok":
+            continue
+        for value in scalars_of(step.args):
+            text = canon(value)
+            # "true" or "null" in a request is a word, and a short value occurs in other words.
+            if value is not None and not isinstance(value, bool) and len(text) >= SHORTEST:
+                used.add(text.lower())
+    left = [part for part in parts if not _is_used(part, used)]
+    return tuple(left) or parts
 
 
 def _is_used(part: str, used: Collection[str]) -> bool:
+    """Return True if a part names a value that was used, and no identifying value that was not."""
     low = part.lower()
     if not any(value in low for value in used):
         return False
     for value in values_in(part):
+        # One date or time serves several parts of a request, so it does not say which part is open.
         identifies = value.kind == "ID" or value.kind in PLAIN - {"DATE", "TIME"}
-        if identifies:
-            text = value.text.lower()
-            if not any(text in other or other in text for other in used):
-                return False
+        if identifies and not _is_among(value.text.lower(), used):
+            return False
     return True
+
+
+def _is_among(text: str, used: Iterable[str]) -> bool:
+    """Return True if a value was used, whole or as a part: "#W17" is also written as "W17"."""
+    return any(text in other or other in text for other in used)
 
 
 def goal_of(step: ExecutedCall, where: StepSituation, does: str) -> str:
     """Return the sub-goal of a call: the part of the request that has most of its values, then most of its tool's
     words; all that was open, if no part fits."""
-    values = set()
-    for _, value in leaves_of(step.args):
+    # Measured on turns of recorded runs (hit@3): one goal for all calls of a request -2.5 points.
+    values: set[str] = set()
+    for value in scalars_of(step.args):
         if isinstance(value, (str, int, float)):
             text = canon(value).lower()
             if len(text) >= SHORTEST:
@@ -446,11 +500,17 @@ def goal_of(step: ExecutedCall, where: StepSituation, does: str) -> str:
     best_fit, best_goal = 0.0, ""
     for part, goal in zip(where.raw, where.goals, strict=True):
         low = part.lower()
-        fit = sum(value in low for value in values) + similarity(sparse(does), sparse(part))
+        named = 0
+        for text in values:
+            named += text in low
+        # The likeness of words is at most 1: it decides between parts with equally many values.
+        fit = named + similarity(sparse(does), sparse(part))
         if fit > best_fit:
             best_fit, best_goal = fit, goal
     least_fit = 0.1
-    return best_goal if best_fit >= least_fit else " ".join(where.goals)
+    if best_fit >= least_fit:
+        return best_goal
+    return " ".join(where.goals)
 
 
 def names_in(mail: str) -> list[str]:
@@ -477,4 +537,7 @@ def _mailboxes() -> frozenset[str]:
 
 
 def _has_slot(value: Any) -> bool:
-    return any(isinstance(leaf, str) and SLOT.fullmatch(leaf) for _, leaf in leaves_of(value))
+    for scalar in scalars_of(value):
+        if isinstance(scalar, str) and SLOT.fullmatch(scalar):
+            return True
+    return False

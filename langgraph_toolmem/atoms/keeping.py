@@ -97,18 +97,24 @@ class StoredAtom:
     @cached_property
     def atom(self) -> Atom | None:
         """The atom as its good supports make it; None if there is none."""
-        good = [support for support in self.supports if support.good]
-        if not good:
+        visits, rewards = 0, 0.0
+        for support in self.supports:
+            if support.good:
+                visits += support.visits
+                rewards += (support.score or 0.0) * support.visits
+        if not visits:
             return None
-        visits = sum(support.visits for support in good)
-        value = sum((support.score or 0.0) * support.visits for support in good) / visits
-        return replace(self.part, value=min(1.0, value), visits=visits)
+        return replace(self.part, value=min(1.0, rewards / visits), visits=visits)
 
     def with_supports(self, supports: Sequence[Support]) -> StoredAtom | None:
         """Return the atom on other supports; None if they are none."""
         if not supports:
             return None
         return StoredAtom(self.part, tuple(supports))
+
+    def without_owner(self, owner: str) -> StoredAtom | None:
+        """Return the atom without the supports of a run or a user (digest); None if none is left."""
+        return self.with_supports([support for support in self.supports if owner not in (support.run, support.user)])
 
 
 AtomRows: TypeAlias = Rows[StoredAtom]
@@ -127,18 +133,24 @@ class AtomKind(RowKind[StoredAtom]):
     def row(self, item: StoredAtom) -> VectorItem:
         """See `RowKind`."""
         owners: set[str] = set()
+        supports: list[list[Any]] = []
+        collection_part = OTHER
         for support in item.supports:
             owners |= {support.run, support.user}
+            supports.append(list(support))
+            if support.good:
+                collection_part = GOOD
         owners.discard("")
-        is_good = any(support.good for support in item.supports)
-        plain = {"atom": to_plain(item.part), "supports": [list(support) for support in item.supports]}
+        # A request without words gives no goal, and not every embedder takes an empty text.
         text = item.part.goal or item.part.tool
-        return VectorItem(item.part.id, text, plain, GOOD if is_good else OTHER, tuple(sorted(owners)))
+        plain = {"atom": to_plain(item.part), "supports": supports}
+        return VectorItem(item.part.id, text, plain, collection_part, tuple(sorted(owners)))
 
     def item(self, row: Hit) -> StoredAtom:
         """See `RowKind`."""
         part = from_plain(row.metadata["atom"])
         supports = tuple([Support(*fields) for fields in row.metadata["supports"]])
+        # The id is a digest of the atom, so it also shows damage of texts that are still texts.
         if part.id != row.id or not supports:
             raise InputError(f"The row {row.id} is damaged: it holds the atom {part.id} on {len(supports)} supports.")
         return StoredAtom(part, supports)
@@ -148,35 +160,41 @@ class AtomKind(RowKind[StoredAtom]):
         by_owner = {(support.run, support.user): support for support in old.supports}
         for support in new.supports:
             owner = (support.run, support.user)
-            before = by_owner.pop(owner, None)  # the latest stand last
+            # Popped first: a support that is put again comes last, as the latest.
+            before = by_owner.pop(owner, None)
             if before is not None and support.run:
                 by_owner[owner] = _put_again(before, support)
             else:
                 by_owner[owner] = support
         kept = list(by_owner.values())
+        # Without a limit, the row of a usual step would grow with every run, and each run rewrites it.
         if len(kept) > self.max_supports:
-
-            def least_worth(support: Support) -> tuple[bool, float]:
-                return support.good, support.time
-
-            kept.remove(min(kept, key=least_worth))
+            kept.remove(min(kept, key=_good_then_late))
         return StoredAtom(new.part, tuple(kept))
 
     def without(self, item: StoredAtom, owner: str) -> StoredAtom | None:
         """See `RowKind`."""
-        return item.with_supports([support for support in item.supports if owner not in (support.run, support.user)])
+        return item.without_owner(owner)
 
     def since(self, item: StoredAtom, before: float) -> StoredAtom | None:
         """See `RowKind`: older runs support it no longer."""
         left = [support for support in item.supports if support.time >= before]
+        # The same object says that nothing changed, so that the row is not written.
         if len(left) == len(item.supports):
             return item
         return item.with_supports(left)
 
 
+def _good_then_late(support: Support) -> tuple[bool, float]:
+    return support.good, support.time
+
+
 def _put_again(before: Support, again: Support) -> Support:
     """Return the support of a run that is put again: with more steps, or with feedback."""
-    score = before.score if again.score is None else again.score
+    score = again.score
+    if score is None:
+        score = before.score
+    # A thread that goes on is put at each end of a run, and jobs are done again after a crash: each step counts once.
     if score == before.score and again.visits <= before.visits:
         return before
     return again._replace(score=score, visits=max(again.visits, before.visits))
@@ -187,14 +205,17 @@ def put(rows: AtomRows, atoms: Iterable[SupportedAtom], user: User) -> int:
 
     If it fails, do it again.
     """
-    items = []
+    items: list[StoredAtom] = []
+    new: set[str] = set()
     for supported in atoms:
+        # Counts are those of the supports. In the atom they would be stored twice, and differ from run to run.
         without_counts = replace(supported.atom, visits=1, value=1.0)
         items.append(StoredAtom(without_counts, (supported.support,)))
-    ids = [item.part.id for item in items]
-    known = {stored.part.id for stored in rows.get(ids, user)}
+        new.add(without_counts.id)
+    for stored in rows.get(list(new), user):
+        new.discard(stored.part.id)
     rows.put(items, user)
-    return len(set(ids) - known)
+    return len(new)
 
 
 def judge(rows: AtomRows, run: str, score: float, user: User) -> None:
@@ -203,6 +224,7 @@ def judge(rows: AtomRows, run: str, score: float, user: User) -> None:
     def with_score(item: StoredAtom) -> StoredAtom:
         supports = []
         for support in item.supports:
+            # Two users may have threads of one name, and so runs of one digest: feedback is for the user's own.
             if support.run == run and (not user.digest or support.user in ("", user.digest)):
                 supports.append(support._replace(score=score))
             else:
@@ -219,13 +241,16 @@ def reword(rows: AtomRows, run: str, worded: Mapping[str, Atom], user: User) -> 
         for support in stored.supports:
             if support.run == run:
                 moved.append(SupportedAtom(worded[stored.part.id], support))
+    # The new atoms come first: if the process ends in between, the job finds the old ones again and goes on.
     put(rows, moved, user)
-    kept = {atom.id for atom in worded.values()}
+    replaced = set(worded)
+    for atom in worded.values():
+        replaced.discard(atom.id)
 
     def without_run(item: StoredAtom) -> StoredAtom | None:
         return item.with_supports([support for support in item.supports if support.run != run])
 
-    rows.change([key for key in worded if key not in kept], without_run, user)
+    rows.change(replaced, without_run, user)
     return bool(moved)
 
 
@@ -236,19 +261,29 @@ class NearGoal(NamedTuple):
     atoms: list[NearAtom]
 
 
+class GoalKey(NamedTuple):
+    """A goal that was looked up, in a namespace, among so many atoms."""
+
+    namespace: tuple[str, ...]
+    goal: str
+    most: int
+
+
 class AtomSearch:
     """Finds atoms of a memory, without calls that mislead. Safe to use from several threads.
 
     Attributes:
         longlist: atoms that are compared for each goal; four times as many if they are of too few tools.
+        most_goals: goals whose atoms are kept in RAM, those that were looked up last.
     """
 
     longlist: ClassVar[int] = 64
+    most_goals: ClassVar[int] = 512
 
     def __init__(self, rows: AtomRows, misleads: Callable[[User, str], bool]) -> None:
         self._rows, self._misleads = rows, misleads
         self._lock = threads.lock()
-        self._kept: dict[tuple[tuple[str, ...], str, int], NearGoal] = {}
+        self._kept: dict[GoalKey, NearGoal] = {}
 
     def __call__(
         self,
@@ -267,20 +302,31 @@ class AtomSearch:
                 return None
             return resolve(atom)
 
+        # Atoms of one usual tool may fill the first list, and hide those of the tools that are available. A second
+        # look is bounded too: without tools that fit, each step would read all atoms.
         for most in (self.longlist, 4 * self.longlist):
-            best: dict[str, NearAtom] = {}
-            for goal in dict.fromkeys(question.goals):
-                for near in self._near(user, goal, most):
-                    known = best.get(near.atom.id)
-                    if known is None or known.to_goal < near.to_goal:
-                        best[near.atom.id] = near
-            hits = ranked(best.values(), question, k=k, beta=beta, resolve=allowed, plain=plain)
-            if len(hits) >= k or most >= self._rows.size(user) or self._rows.waits_little:
+            near = self._nearest(user, question, most)
+            hits = ranked(near, question, k=k, beta=beta, resolve=allowed, plain=plain)
+            enough = len(hits) >= k or most >= self._rows.size(user)
+            # A step waits only briefly for a server, so it asks once.
+            if enough or self._rows.waits_little:
                 break
         return hits
 
+    def _nearest(self, user: User, question: AtomQuestion, most: int) -> Iterable[NearAtom]:
+        """Return the atoms near to any goal of a question, each with the goal that it is nearest to."""
+        best: dict[str, NearAtom] = {}
+        for goal in dict.fromkeys(question.goals):
+            for near in self._near(user, goal, most):
+                known = best.get(near.atom.id)
+                if known is None or known.to_goal < near.to_goal:
+                    best[near.atom.id] = near
+        return best.values()
+
     def _near(self, user: User, goal: str, most: int) -> list[NearAtom]:
-        key, version = (user.namespace, goal, most), self._rows.version(user)
+        """Return the atoms near to one goal, from RAM if no row changed since they were looked up."""
+        # The version is read before the rows: rows that change meanwhile are read again at the next look-up.
+        key, version = GoalKey(user.namespace, goal, most), self._rows.version(user)
         with self._lock:
             kept = self._kept.get(key)
         if kept is not None and kept.version == version:
@@ -289,14 +335,19 @@ class AtomSearch:
         near = []
         for row in self._rows.near(goal, user, k=most, part=GOOD):
             atom = row.item.atom
-            if atom is not None:
-                cosine = None if by_words else row.similarity
-                near.append(NearAtom(atom, to_goal(goal, atom, cosine)))
-        most_goals = 512
+            # The index may lag behind feedback: no run that supports this row may be good any more.
+            if atom is None:
+                continue
+            cosine = None
+            # With the built-in embedder, `to_goal` compares the words without the generic types.
+            if not by_words:
+                cosine = row.similarity
+            near.append(NearAtom(atom, to_goal(goal, atom, cosine)))
         with self._lock:
+            # Popped first: the goals that were looked up last stand last, and leave last.
             self._kept.pop(key, None)
             self._kept[key] = NearGoal(version, near)
-            if len(self._kept) > most_goals:
+            if len(self._kept) > self.most_goals:
                 del self._kept[next(iter(self._kept))]
         return near
 
@@ -325,22 +376,27 @@ class AtomKeeping:
 
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:
         """Return the records of calls (`Atom.call`) of a user."""
-        tracks = self._core.ledger.tracks(self.rows.kind.name, [self.rows.key(call, user) for call in calls])
+        keys = [self.rows.key(call, user) for call in calls]
+        tracks = self._core.ledger.tracks(self.rows.kind.name, keys)
         records = {}
         for call, track in zip(calls, tracks, strict=True):
             records[call] = AtomRecord(track.shown, track.followed, track.helped, track.hurt)
         return records
 
     def _misleads(self, user: User, call: str) -> bool:
-        return self._core.ledger.tracked(self.rows.kind.name) and self.records(user, [call])[call].misleads
+        # A search asks this of each hit. In a memory that has shown no atom yet, no keys are made for it.
+        if not self._core.ledger.tracked(self.rows.kind.name):
+            return False
+        return self.records(user, [call])[call].misleads
 
     # --- making them ---
 
     def extracted(self, run: Run) -> list[Extracted]:
         """Return the atoms of one run, not merged."""
+        specs = self._core.catalogue.specs
         with self._core.lock:
-            if self._extractor is None or self._extractor.specs != self._core.catalogue.specs:
-                self._extractor = Extractor(dict(self._core.catalogue.specs), habits=self._habits)
+            if self._extractor is None or self._extractor.specs != specs:
+                self._extractor = Extractor(dict(specs), habits=self._habits)
             extractor = self._extractor
         storable_steps: list[Extracted] = []
         for step in extractor.steps(run):
@@ -360,10 +416,14 @@ class AtomKeeping:
         with self._core.lock:
             for text, counts in graph.values.row(slot).items():
                 value = decode_value(text)
-                if value is not ABSENT:
-                    contributors = graph.value_contributors.of(slot, text)
-                    runs = 0 if contributors is None else len(contributors.runs)
-                    given[canon(value)] = GivenValue(counts[0], runs)
+                # A parameter that a call left out was not given a value.
+                if value is ABSENT:
+                    continue
+                runs = 0
+                contributors = graph.value_contributors.of(slot, text)
+                if contributors is not None:
+                    runs = len(contributors.runs)
+                given[canon(value)] = GivenValue(counts[0], runs)
                 if len(given) > MOST_CHOICES:
                     break
         return given
@@ -380,8 +440,9 @@ class AtomKeeping:
         payload = {"score": ended.score, "time": self._core.now(), "atoms": [to_plain(atom) for atom in merged]}
         self._core.jobs.put("atoms", payload, run=run.digest, user=user, namespace=namespace)
         if self._writer is not None:
-            plain_steps = [{**step._asdict(), "atom": to_plain(step.atom)} for step in steps]
-            self._core.jobs.put("wording", {"steps": plain_steps}, run=run.digest, user=user, namespace=namespace)
+            # A job of its own: while the model is away, the atoms are there in the words of the run.
+            wording = {"steps": [_step_to_plain(step) for step in steps]}
+            self._core.jobs.put("wording", wording, run=run.digest, user=user, namespace=namespace)
         return True
 
     def put_score(self, run: str, score: float, user: str, namespace: tuple[str, ...]) -> None:
@@ -396,8 +457,8 @@ class AtomKeeping:
         if new:
             self._core.count("atoms", new)
 
-    def import_runs(self, runs: Sequence[EndedRun]) -> ImportedAtoms:
-        """Store the atoms of runs of one namespace."""
+    def import_runs(self, runs: Sequence[EndedRun], user: User) -> ImportedAtoms:
+        """Store the atoms of runs of one namespace, that of `user`."""
         now, good_steps = self._core.now(), 0
         atoms: list[SupportedAtom] = []
         owners: dict[str, str] = {}
@@ -409,8 +470,8 @@ class AtomKeeping:
                 if ended.score is not None:
                     good_steps += atom.visits
         if atoms:
-            user = runs[0].user
             self.store(user, atoms)
+            # Later feedback names a run only: the queue knows where its atoms are.
             self._core.jobs.queue.note_namespaces([(run, owner, user.namespace) for run, owner in owners.items()])
         return ImportedAtoms(list(owners), good_steps)
 
@@ -423,6 +484,7 @@ class AtomKeeping:
             for job in same_namespace:
                 atoms += _atoms_of(job)
             self.store(user, atoms)
+            # Feedback comes after the atoms of the same batch: it may be on one of their runs.
             for job in same_namespace:
                 if "atoms" not in job.payload:
                     judge(self.rows, job.run, job.payload["score"], _user(job))
@@ -438,7 +500,11 @@ class AtomKeeping:
         plain: list[dict[str, Any] | None] = []
         for step in _steps_of(job):
             atom = self._writer.words(step)
-            plain.append(None if atom is None else to_plain(atom))
+            # None keeps the place: `take_words` reads the answers in the order of the steps.
+            if atom is None:
+                plain.append(None)
+            else:
+                plain.append(to_plain(atom))
         return dumps(plain)
 
     def take_words(self, job: Job) -> None:
@@ -463,8 +529,19 @@ def _atoms_of(job: Job) -> list[SupportedAtom]:
     return atoms
 
 
+def _step_to_plain(step: Extracted) -> dict[str, Any]:
+    plain = step._asdict()
+    plain["atom"] = to_plain(step.atom)
+    return plain
+
+
 def _steps_of(job: Job) -> list[Extracted]:
-    return [Extracted(**{**plain, "atom": from_plain(plain["atom"])}) for plain in job.payload["steps"]]
+    steps = []
+    for plain in job.payload["steps"]:
+        fields = dict(plain)
+        fields["atom"] = from_plain(plain["atom"])
+        steps.append(Extracted(**fields))
+    return steps
 
 
 def _namespace_of(job: Job) -> tuple[str, ...]:

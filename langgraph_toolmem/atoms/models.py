@@ -20,10 +20,10 @@ from pydantic import BaseModel, Field
 from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom
 from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, StepSituation
 from langgraph_toolmem.atoms.retrieve import AtomQuestion
-from langgraph_toolmem.atoms.slots import SLOT, type_named
+from langgraph_toolmem.atoms.slots import SLOT, Known, type_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
-from langgraph_toolmem.runs.run import Run, UserMessage
+from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean
 from langgraph_toolmem.text.values import delexicalised, values_in
@@ -65,7 +65,9 @@ NOT_AN_INSTRUCTION: Final = (
 
 def chat_model(given: Any, name: str) -> BaseChatModel:
     """Return the chat model that a developer gives: itself, or ``"provider:model"``; raise ConfigurationError."""
-    model = resolve_model(given, name=name) if isinstance(given, str) else given
+    model = given
+    if isinstance(given, str):
+        model = resolve_model(given, name=name)
     if not isinstance(model, BaseChatModel):
         raise ConfigurationError(f'{name} is a chat model or "provider:model", not {type(given).__name__}.')
     return model
@@ -121,6 +123,7 @@ class AtomWriter:
         Raises:
             Exception: whatever the model's client raises.
         """
+        # One question for each kind of step: the same call of other requests gets the same words.
         pattern = self._remembered.get(step.atom.call)
         if pattern is None:
             answer = self._model.ask(_wording(step), RunnableConfig(run_name="toolmem_atoms"))
@@ -134,27 +137,32 @@ class AtomWriter:
 
 
 def _wording(step: Extracted) -> list[BaseMessage]:
-    arguments = "\n".join([f"{path} = {json.dumps(value, default=str)}" for path, value in leaves_of(step.args)])
+    arguments = []
+    for path, value in leaves_of(step.args):
+        arguments.append(f"{path} = {json.dumps(value, default=str)}")
     draft = {"goal": step.atom.goal, "arguments": dict(step.atom.arguments)}
     parts = {
         "Request": step.request,
         "Known types": ", ".join(step.known) or "(none)",
         "Where the run stood": step.atom.state,
         "What the tool does": step.atom.about or "(not known)",
-        "Arguments of the call": arguments or "(none)",
+        "Arguments of the call": "\n".join(arguments) or "(none)",
         "Draft": json.dumps(draft, default=str),
     }
-    bounded = {title: part[: PROMPT_LIMITS.text] for title, part in parts.items()}
-    return [SystemMessage(WORDING), HumanMessage(sections(bounded))]
+    for title, part in parts.items():
+        parts[title] = part[: PROMPT_LIMITS.text]
+    return [SystemMessage(WORDING), HumanMessage(sections(parts))]
 
 
 def worded(step: Extracted, said: Pattern) -> Atom:
     """Return the atom of a step with those words of a model that stand the check; see the module."""
     atom = step.atom
-    types = {typed.path.strip(): type_named(typed.type) for typed in said.arguments}
-    needed = {f"<{slot}>" for slot in atom.required_slots}
     # The model may rename slots, and take out more; what has to be known keeps the name that it is known by.
-    arguments = {name: _typed(value, types, needed, str(name)) for name, value in atom.arguments.items()}
+    needed = {f"<{slot}>" for slot in atom.required_slots}
+    types = {}
+    for typed in said.arguments:
+        types[typed.path.strip()] = type_named(typed.type)
+    arguments = _typed_arguments(atom.arguments, types, needed)
     gone = _taken_out(step, arguments)
     return make_atom(
         state=_checked(said.state, atom.tool, gone) or atom.state,
@@ -168,15 +176,28 @@ def worded(step: Extracted, said: Pattern) -> Atom:
     )
 
 
+def _typed_arguments(
+    drafts: Mapping[str, Any], types: Mapping[str, str], needed: Collection[str], prefix: str = ""
+) -> dict[str, Any]:
+    """Return the masked arguments of a draft with the types that a model gives, by path."""
+    typed = {}
+    for name, draft in drafts.items():
+        typed[name] = _typed(draft, types, needed, f"{prefix}{name}")
+    return typed
+
+
 def _typed(draft: Any, types: Mapping[str, str], needed: Collection[str], path: str) -> Any:
     if isinstance(draft, Mapping):
-        return {name: _typed(inner, types, needed, f"{path}.{name}") for name, inner in draft.items()}
+        return _typed_arguments(draft, types, needed, f"{path}.")
     if isinstance(draft, (list, tuple)):
         return [_typed(inner, types, needed, f"{path}[]") for inner in draft]
     if draft is None or isinstance(draft, bool) or draft in needed:
         return draft
-    label = types.get(path, "")
-    return f"<{label}>" if label else draft
+    # Without a type of the model the draft stays: a value that was taken out is not put back.
+    label = types.get(path)
+    if label:
+        return f"<{label}>"
+    return draft
 
 
 def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
@@ -185,7 +206,11 @@ def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
     for path, value in leaves_of(arguments):
         if isinstance(value, str) and SLOT.fullmatch(value):
             slots.add(path)
-    gone = {canon(value).lower() for path, value in leaves_of(step.args) if path in slots}
+    gone = set()
+    for path, value in leaves_of(step.args):
+        if path in slots:
+            gone.add(canon(value).lower())
+    # Not numbers: "the 2 latest orders" is what many requests say.
     for named in values_in(step.request):
         if named.kind != "NUMBER":
             gone.add(named.text.lower())
@@ -200,9 +225,10 @@ def _checked(text: str, tool: str, gone: Iterable[str]) -> str:
         return ""
     words = low.split()
     for value in gone:
+        if value in words:
+            return ""
         # A short value occurs in other words: "to" is in "customer".
-        told = value in low if len(value) > SHORTEST else value in words
-        if told:
+        if len(value) > SHORTEST and value in low:
             return ""
     return delexicalised(flat)
 
@@ -249,32 +275,55 @@ def planner_of(model: BaseChatModel) -> StructuredModel[PlannedStep]:
 
 
 def _problem(step: PlannedStep) -> str:
-    return "" if step.next_goal.strip() else "next_goal is empty"
+    if step.next_goal.strip():
+        return ""
+    return "next_goal is empty"
 
 
 def plan_prompt(
     run: Run, where: StepSituation, question: AtomQuestion, tools: Extractor, names: Sequence[str]
 ) -> list[BaseMessage]:
     """Return the prompt of a plan; `question` is the draft, `names` are the available tools."""
-    asked: list[str] = []
-    calls: list[str] = []
-    for event in run.events:
-        if isinstance(event, UserMessage):
-            asked.append(event.text)
-        else:
-            calls += [f"{step.tool}({canon(step.args)}) -> {step.status}: {canon(step.output)}" for step in event.steps]
-    before, now = asked[:-1], asked[-1] if asked else ""
-    known = question.known
-    latest_types = list(known.to_plain())[-PROMPT_LIMITS.known :]
+    said_before = [event.text for event in run.events if isinstance(event, UserMessage)]
+    now = ""
+    if said_before:
+        now = said_before.pop()
+    # A request is cut at its end, since its beginning says what is wanted; of what came before, the latest stays.
     parts = {
-        "What the user said before": "\n".join(before)[-PROMPT_LIMITS.text :],
+        "What the user said before": "\n".join(said_before)[-PROMPT_LIMITS.text :],
         "What the user asks for": now[: PROMPT_LIMITS.text] or "(the message is gone; see the draft)",
-        "Calls so far": "\n".join([line[: PROMPT_LIMITS.call] for line in calls[-PROMPT_LIMITS.steps :]]) or "(none)",
-        "Known": "\n".join([f"{label} = {canon(known.latest(label))}" for label in latest_types]),
-        "What the tools can do": "\n".join([f"- {tools.does(name) or name}" for name in names[: PROMPT_LIMITS.tools]]),
+        "Calls so far": _calls_in_words(run) or "(none)",
+        "Known": _known_values(question.known),
+        "What the tools can do": _tools_in_words(tools, names),
         "Draft": f"state: {where.state}\nopen: {' | '.join(question.goals)}",
     }
     return [SystemMessage(PLANNING), HumanMessage(clean(sections(parts)))]
+
+
+def _calls_in_words(run: Run) -> str:
+    """Return the latest calls with their answers, one a line."""
+    calls: list[str] = []
+    for event in run.events:
+        if isinstance(event, Turn):
+            for step in event.steps:
+                line = f"{step.tool}({canon(step.args)}) -> {step.status}: {canon(step.output)}"
+                calls.append(line[: PROMPT_LIMITS.call])
+    return "\n".join(calls[-PROMPT_LIMITS.steps :])
+
+
+def _known_values(known: Known) -> str:
+    """Return the latest value of each of the latest types, one a line."""
+    latest_types = list(known.to_plain())[-PROMPT_LIMITS.known :]
+    return "\n".join([f"{label} = {canon(known.latest(label))}" for label in latest_types])
+
+
+def _tools_in_words(tools: Extractor, names: Sequence[str]) -> str:
+    """Return what tools do, one a line."""
+    # Without their names, if they are described: the goal of a plan must not name a tool.
+    lines = []
+    for name in names[: PROMPT_LIMITS.tools]:
+        lines.append(f"- {tools.does(name) or name}")
+    return "\n".join(lines)
 
 
 class CheckedPlan(NamedTuple):
@@ -291,13 +340,23 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> CheckedPlan:
     facts: list[dict[str, str]] = []
     for fact in step.new_facts[: PROMPT_LIMITS.facts]:
         label, text = type_named(fact.slot), _one_line(clean(fact.value))
+        # A value that stands nowhere in the run would be filled into a call.
         if label and 0 < len(text) <= known.max_value and text.lower() in material:
             known.add(label, text)
+        # A secret is not in K after `add`, and so in no event.
         if text in known.values(label):
             facts.append({"slot": label, "value": text})
-    named = [type_named(slot) for slot in step.available_slots[: PROMPT_LIMITS.known]]
-    known.name([label for label in named if label])
-    types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
+    named = []
+    for slot in step.available_slots[: PROMPT_LIMITS.known]:
+        label = type_named(slot)
+        if label:
+            named.append(label)
+    known.name(named)
+    types = {}
+    for text, label in known.texts().items():
+        if len(text) >= SHORTEST:
+            types[text] = label
+    # Models write values in spite of the prompt; the question is compared with texts that have none.
     state = delexicalised(_one_line(step.state)[: PROMPT_LIMITS.said], types)
     goal = delexicalised(_one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
     told = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
