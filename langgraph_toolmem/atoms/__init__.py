@@ -142,7 +142,8 @@ class Atoms(Method):
         from langgraph_toolmem.atoms.slots import known_given
 
         goals: tuple[Any, ...] = (goal,)
-        if isinstance(goal, Iterable) and not isinstance(goal, str):
+        several = not isinstance(goal, str) and isinstance(goal, Iterable)
+        if several:
             goals = tuple(goal)
         if not all(isinstance(text, str) for text in (*goals, state)):
             raise ConfigurationError("`goal` and `state` must be texts; `goal` may be several.")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from langchain_core.language_models import BaseChatModel
 
 from langgraph_toolmem.atoms.extract import Extractor, StepSituation
-from langgraph_toolmem.atoms.models import plan_prompt, planned, planner_of
-from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolver, by_name
+from langgraph_toolmem.atoms.models import PlannedStep, plan_prompt, planned, planner_of
+from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolve, Resolver, by_name
 from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
@@ -27,6 +27,7 @@ from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS
 from langgraph_toolmem.turn.hints import Line, turn_of
+from langgraph_toolmem.turn.structured import StructuredModel
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
@@ -145,9 +146,12 @@ class HintPlanner:
 
     def __init__(self, method: Atoms, settings: SGASettings, *, failed: Callable[[Exception], None]) -> None:
         self._method, self._settings, self._failed = method, settings, failed
-        self._model = planner_of(settings.model) if isinstance(settings.model, BaseChatModel) else None
+        self._model: StructuredModel[PlannedStep] | None = None
+        if isinstance(settings.model, BaseChatModel):
+            self._model = planner_of(settings.model)
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
         self._records: dict[tuple[str | None, str | None], Planning] = {}
+        # Held over the two dicts only, never while a model or Chroma is asked.
         self._lock = threads.lock()
         self._warned = False
         method.begin()
@@ -177,6 +181,7 @@ class HintPlanner:
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)
         with self._lock:
+            # After a forgetting meanwhile, the record would bring the values of a forgotten user back into RAM.
             if thread_id is not None and purges == self._method.core.texts.purges:
                 self._records.pop(thread, None)
                 self._records[thread] = planned.record
@@ -189,7 +194,9 @@ class HintPlanner:
         if look.why:
             return Planned(look.record, _event(look.question, [], look.why, told))
         question = look.question
+        # Where nothing can be found, a model call would be for nothing.
         if self._model is not None and look.specs != {} and not self._method.core.vectors.empty:
+            # A model without usable answers was once asked again at every step.
             if look.record.missed < HINT_RULES.misses:
                 question, told = yield from self._asked(look, told)
             else:
@@ -207,16 +214,19 @@ class HintPlanner:
         known = tracked(run, tools.read, kept)
         state = core.state_of(run)
         where = tools.read.situation(state, known)
+        goals = where.goals
         # "Yes, please" goes on with what was asked before.
-        asked = bool(where.raw) and not is_small_talk(state.user.raw, STOP_WORDS)
-        goals = where.goals if asked else kept.goals
+        if not where.raw or is_small_talk(state.user.raw, STOP_WORDS):
+            goals = kept.goals
         why = ""
         if not run.awaiting_model:
             why = "it is not the model's turn"
         elif not goals:
             why = "nothing is asked for"
         turn = turn_of(messages) or kept.turn
-        missed = kept.missed if turn == kept.turn else 0
+        missed = 0
+        if turn == kept.turn:
+            missed = kept.missed
         record = Planning(known, run.scope, mark_of(run), goals, turn, missed)
         return _PlanLook(run, state, where, AtomQuestion(where.state, goals, known), record, specs, tools, why)
 
@@ -246,30 +256,34 @@ class HintPlanner:
         return AskedPlan(plan.question, {**told, "planned_by": "model", **plan.told})
 
     def _hints(self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], user_id: str | None) -> Planned:
-        settings = self._settings
-        resolve = by_name if look.specs is None else look.tools.resolve
         try:
-            candidates = self._method.find(
-                question,
-                user_id,
-                k=settings.k + HINT_RULES.more,
-                beta=settings.beta,
-                plain=settings.plain,
-                resolve=resolve,
-            )
+            candidates = self._candidates(look, question, user_id)
         except StorageError as error:
             self._failed(error)
             why = f"the atoms could not be read ({type(error).__name__})"
             return Planned(look.record, _event(question, [], why, told))
         made = _calls_made(look.state)
-        hits = [refilled(hit, made, question.known) for hit in candidates]
-        next_of_list = any(hit is not before for hit, before in zip(hits, candidates, strict=True))
+        hits, next_of_list = [], False
+        for candidate in candidates:
+            hit = refilled(candidate, made, question.known)
+            next_of_list = next_of_list or hit is not candidate
+            hits.append(hit)
         hits = self._sourced(hits, look)
-        if not settings.plain and "thought" not in told and not next_of_list:
+        # A list that is half done is not over, and a planner's model has said what comes next.
+        if not self._settings.plain and "thought" not in told and not next_of_list:
             done = self._done(look.state)
             if done is not None:
                 return self._planned_as_done(look, question, told, hits, made, done)
         return self._planned_hints(look, question, told, hits, made)
+
+    def _candidates(self, look: _PlanLook, question: AtomQuestion, user_id: str | None) -> list[AtomHit]:
+        """Return the atoms that may be shown, and some more for the event; raise StorageError."""
+        resolve: Resolve = by_name
+        if look.specs is not None:
+            resolve = look.tools.resolve
+        settings = self._settings
+        most = settings.k + HINT_RULES.more
+        return self._method.find(question, user_id, k=most, beta=settings.beta, plain=settings.plain, resolve=resolve)
 
     def _sourced(self, hits: Sequence[AtomHit], look: _PlanLook) -> list[AtomHit]:
         core = self._method.core
@@ -298,8 +312,10 @@ class HintPlanner:
                 shown.append(hit)
                 lines.append(line)
         why = ""
-        if not shown:
-            why = "no atom is worth showing" if hits else "no atom of an available tool was found"
+        if not hits:
+            why = "no atom of an available tool was found"
+        elif not shown:
+            why = "no atom is worth showing"
         sure = max((hit.similarity for hit in shown), default=0.0)
         event = _event(question, hits, why, told, reasons)
         return Planned(look.record, event, tuple(shown), tuple(lines), sure, look.run)
@@ -320,8 +336,8 @@ class HintPlanner:
     def _reasons(self, hits: Sequence[AtomHit], look: _PlanLook, made: set[str]) -> dict[str, str]:
         """Return, by id of the atom, why a hint must not be shown; "" if it may."""
         enough = HINT_RULES.least_score
-        if hits:
-            enough = max(enough, HINT_RULES.share_of_best * max(hit.score for hit in hits))
+        for hit in hits:
+            enough = max(enough, HINT_RULES.share_of_best * hit.score)
         return {hit.atom.id: self._why_not(hit, enough, look, made) for hit in hits}
 
     def _why_not(self, hit: AtomHit, enough: float, look: _PlanLook, made: set[str]) -> str:
@@ -329,16 +345,28 @@ class HintPlanner:
             if tool_of(step.tool) == hit.tool and step.review == "rejected":
                 return "a person rejected it"
         if not self._settings.plain:
+            # Models tend to follow any step that they are shown, so no hint proposes a change.
             if not self._reads(hit.tool, look):
                 return "nobody declared that it only reads"
-            # An embedder of one's own may find what has no word in common.
-            by_words = not look.state.since_user and self._method.core.vectors.embedder.builtin
-            if hit.score < enough or (by_words and hit.to_goal < HINT_RULES.least_to_goal):
+            if hit.score < enough or self._is_about_something_else(hit, look):
                 return "too unlike"
-        return "called already" if _call(hit.tool, hit.filled) in made else ""
+        if _call(hit.tool, hit.filled) in made:
+            return "called already"
+        return ""
+
+    def _is_about_something_else(self, hit: AtomHit, look: _PlanLook) -> bool:
+        """Return True if an atom for a run's first call has too few words of the request."""
+        # Before the first call all runs are in the same state: any request got the first step of any task.
+        if look.state.since_user:
+            return False
+        # An embedder of one's own may find what has no word in common.
+        if not self._method.core.vectors.embedder.builtin:
+            return False
+        return hit.to_goal < HINT_RULES.least_to_goal
 
     def _done(self, state: RunState) -> WorkDone | None:
         """Return a line for the model if most past requests like this one ended after the same calls."""
+        # Recorded models answered in words in 84 to 95 of 100 such turns, and in 41 to 66 of 100 turns after any call.
         ended = ending(self._method.core, state)
         if ended is None:
             return None
@@ -352,23 +380,34 @@ class HintPlanner:
     def _tools(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> _Tools:
         """Return the available tools and those called for the request; others would only blur what is said of them."""
         known = self._method.core.catalogue.specs
-        available = dict(known if specs is None else specs)
+        available = dict(known)
+        if specs is not None:
+            available = dict(specs)
         with_called = dict(available)
         for event in run.current.events:
             if isinstance(event, Turn):
                 for step in event.steps:
                     if step.tool in known:
                         with_called.setdefault(step.tool, known[step.tool])
+        # Objects, not names: a tool whose schema changed is another object. The length tells the two sets apart.
         key = (len(available), *map(id, with_called.values()))
         with self._lock:
             tools = self._known_tools.get(key)
             if tools is None:
+                tools = _read_tools(available, with_called)
                 if len(self._known_tools) >= HINT_RULES.max_tool_sets:
                     del self._known_tools[next(iter(self._known_tools))]
-                read = Extractor(with_called)
-                resolve = Resolver(read if len(available) == len(with_called) else Extractor(available))
-                tools = self._known_tools[key] = _Tools(tuple(with_called.values()), read, resolve)
+                self._known_tools[key] = tools
             return tools
+
+
+def _read_tools(available: Mapping[str, ToolSpec], with_called: Mapping[str, ToolSpec]) -> _Tools:
+    """Read the tools of a step; hints name available ones only."""
+    read = Extractor(with_called)
+    offered = read
+    if len(available) < len(with_called):
+        offered = Extractor(available)
+    return _Tools(tuple(with_called.values()), read, Resolver(offered))
 
 
 def _calls_made(state: RunState) -> set[str]:
@@ -391,8 +430,10 @@ def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
         if _mark(run.events[index]) == kept.read:
             new = index + 1
             break
+    known = Known()
     goes_on = new > 0 or run.scope != kept.begins
-    known = kept.known.copy() if goes_on else Known()
+    if goes_on:
+        known = kept.known.copy()
     for event in run.events[new:]:
         known.push(event, tools.slots)
     return known
@@ -400,12 +441,15 @@ def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
 
 def mark_of(run: Run) -> str:
     """Return the identity of the last event of a run with all that is known of it; "" if there is none."""
-    return _mark(run.events[-1]) if run.events else ""
+    if not run.events:
+        return ""
+    return _mark(run.events[-1])
 
 
 def _mark(event: UserMessage | Turn) -> str:
     if isinstance(event, UserMessage):
         return digest("said", event.key, event.text)
+    # With the status: a turn whose calls were answered since is read again.
     steps = [f"{step.key} {step.status}" for step in event.steps]
     return digest("turn", event.key, *steps)
 
@@ -414,8 +458,10 @@ def refilled(hit: AtomHit, made: set[str], known: Known) -> AtomHit:
     """Return a hint with another known value where the latest one would repeat a call: the next one of a list."""
     if _call(hit.tool, hit.filled) not in made:
         return hit
-    for label in dict.fromkeys(SLOT.findall(canon(dict(hit.atom.arguments)))):
+    slots = SLOT.findall(canon(dict(hit.atom.arguments)))
+    for label in dict.fromkeys(slots):
         for value in known.values(label):
+            # Adding a value that is known makes it the latest, and `filled` takes the latest.
             trial = known.copy()
             trial.add(label, value)
             other = replace(hit, filled=filled(hit.atom.arguments, trial))
@@ -426,61 +472,98 @@ def refilled(hit: AtomHit, made: set[str], known: Known) -> AtomHit:
 
 def sourced(hit: AtomHit, provenance: Provenance, specs: Mapping[str, ToolSpec]) -> AtomHit:
     """Return a hint in which a literal of other runs that this run does not show is the parameter's slot."""
-    properties = specs[hit.tool].properties if hit.tool in specs else {}
-    given = dict(hit.filled or hit.atom.arguments)
-    for name, value in given.items():
+    properties: Mapping[str, Any] = {}
+    if hit.tool in specs:
+        properties = specs[hit.tool].properties
+    filled_in = hit.filled or hit.atom.arguments
+    given = dict(filled_in)
+    for name, value in filled_in.items():
         is_literal = value == hit.atom.arguments.get(name) and not SLOT.search(canon(value))
+        # A literal of other runs is a value of other users, unless it is declared or this run shows it.
         if is_literal and not provenance.may_use(hit.tool, name, value, properties.get(name)):
             given[name] = f"<{name.upper()}>"
-    if given == (hit.filled or hit.atom.arguments):
+    if given == filled_in:
         return hit
     return replace(hit, filled=given)
 
 
 def _call(tool: str, args: Mapping[str, Any]) -> str:
     """Return a call as a text, equal if only the order of keys or the writing of numbers differ."""
-    given = {name: canon(value) for name, value in args.items() if value is not None}
+    given = {}
+    for name, value in args.items():
+        # An argument of None is one that was left out.
+        if value is not None:
+            given[name] = canon(value)
     return canon([tool, given])
 
 
 def pattern(hit: AtomHit) -> str:
     """Return one hint: what for, and the call with known values in place. One line of printable characters."""
-    given = hit.filled or hit.atom.arguments
-    arguments = ", ".join([f"{_line(name)}={_value(value)}" for name, value in given.items()])
+    arguments = _members(hit.filled or hit.atom.arguments, "=")
     call = f"{_line(hit.tool)}({arguments})"
     longest_call, longest_goal = 400, 100
     if len(call) > longest_call:
         call = f"{call[: longest_call - 1]}…"
     goal = _line(hit.atom.goal).rstrip(".:;, ")
-    return f"- To {quoted(goal, longest_goal)}: {call}" if goal else f"- {call}"
+    if not goal:
+        return f"- {call}"
+    return f"- To {quoted(goal, longest_goal)}: {call}"
 
 
 def _line(text: str) -> str:
+    """Return a text on one line, with blanks for characters that are not printable."""
     if not text.isprintable():
-        text = "".join([char if _is_shown(char) else " " for char in text])
+        text = _with_hidden_as(text, _blank)
     return " ".join(text.split())
 
 
 def _value(value: Any) -> str:
-    """Return a value as JSON; slots as they are. Values come from tools: none may look like anything else."""
+    """Return a value as JSON; slots as they are."""
     if isinstance(value, Mapping):
-        members = ", ".join([f"{_line(str(name))}: {_value(inner)}" for name, inner in value.items()])
+        members = _members(value, ": ")
         return f"{{{members}}}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join([_value(item) for item in value]) + "]"
+        items = ", ".join([_value(item) for item in value])
+        return f"[{items}]"
     if isinstance(value, str) and SLOT.fullmatch(value):
         return value
+    # Values come from tools. A line break in one could pass for the end of the hint and a new instruction.
     text = json.dumps(value, ensure_ascii=False, default=str)
     if not text.isprintable():
-        text = "".join([char if _is_shown(char) else json.dumps(char)[1:-1] for char in text])
+        text = _with_hidden_as(text, _escaped)
     # Known values (`Known.max_value`) are shown whole, with their quotes: a part of an address is no address.
     longest = 210
-    return text if len(text) <= longest else f'{text[: longest - 1]}…"'
+    if len(text) <= longest:
+        return text
+    return f'{text[: longest - 1]}…"'
 
 
-def _is_shown(char: str) -> bool:
-    """Return True for printable characters, and for joiners: they are parts of words in some scripts."""
-    return char.isprintable() or char in "\u200c\u200d"
+def _members(members: Mapping[str, Any], mark: str) -> str:
+    """Return names and values on one line, with a mark between each name and its value."""
+    written = []
+    for name, value in members.items():
+        written.append(f"{_line(str(name))}{mark}{_value(value)}")
+    return ", ".join(written)
+
+
+def _with_hidden_as(text: str, written: Callable[[str], str]) -> str:
+    """Return a text in which characters that are not printable are written otherwise."""
+    shown = []
+    for char in text:
+        # Joiners are parts of words in some scripts, and stay.
+        if char.isprintable() or char in "\u200c\u200d":
+            shown.append(char)
+        else:
+            shown.append(written(char))
+    return "".join(shown)
+
+
+def _blank(_char: str) -> str:
+    return " "
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1]
 
 
 def _event(
@@ -498,21 +581,7 @@ def _event(
         reason = why_not.get(hit.atom.id, "")
         if not why and not reason:
             shown += 1
-        changed = {name: value for name, value in hit.filled.items() if value != hit.atom.arguments.get(name)}
-        candidates.append(
-            {
-                "atom": hit.atom.id,
-                "tool": hit.tool,
-                "learned_as": hit.atom.tool,
-                "goal": hit.atom.goal,
-                "score": round(hit.score, 4),
-                "similarity": round(hit.similarity, 4),
-                "feasibility": round(hit.feasibility, 4),
-                "likeness": round(hit.likeness, 4),
-                "filled": changed,
-                "why_not": reason,
-            }
-        )
+        candidates.append(_candidate_event(hit, reason))
     return {
         "state": question.state,
         "goals": list(question.goals),
@@ -521,4 +590,23 @@ def _event(
         "why": why,
         "candidates": candidates,
         **told,
+    }
+
+
+def _candidate_event(hit: AtomHit, why_not: str) -> dict[str, Any]:
+    changed = {}
+    for name, value in hit.filled.items():
+        if value != hit.atom.arguments.get(name):
+            changed[name] = value
+    return {
+        "atom": hit.atom.id,
+        "tool": hit.tool,
+        "learned_as": hit.atom.tool,
+        "goal": hit.atom.goal,
+        "score": round(hit.score, 4),
+        "similarity": round(hit.similarity, 4),
+        "feasibility": round(hit.feasibility, 4),
+        "likeness": round(hit.likeness, 4),
+        "filled": changed,
+        "why_not": why_not,
     }

@@ -67,11 +67,13 @@ class Resolver:
         """Return the tool that stands for the atom's; None if none is alike enough."""
         if atom.tool in self._tools.specs:
             return Resolved(atom.tool, 1.0)
+        # By call: a search asks about all wordings of a call, and comparing with all tools is the slow part.
         if atom.call not in self._known:
             self._known[atom.call] = self._most_alike(atom)
         return self._known[atom.call]
 
     def _most_alike(self, atom: Atom) -> Resolved | None:
+        # Without a description, parameters alone would take one tool with an `id` for any other.
         if not atom.about:
             return None
         best: Resolved | None = None
@@ -89,7 +91,9 @@ class Resolver:
         said = similarity(sparse(atom.about), sparse(self._tools.about(name)))
         given, takes = set(atom.arguments), set(spec.properties)
         must_fit = given | spec.required
-        shared = len(given & takes) / len(must_fit) if must_fit else 1.0
+        shared = 1.0
+        if must_fit:
+            shared = len(given & takes) / len(must_fit)
         return (1 - 0.3) * said + 0.3 * shared
 
 
@@ -150,7 +154,9 @@ def ranked(
         resolve: finds tools; atoms without one are left out.
         plain: if True, the published score, and several atoms of a tool.
     """
-    similarity_of = _published_similarity(question) if plain else _similarity(question)
+    similarity_of = _similarity(question)
+    if plain:
+        similarity_of = _published_similarity(question)
     feasibility_of = _feasibility(question)
     scored = []
     for near in atoms:
@@ -163,12 +169,16 @@ def ranked(
     hits: dict[str, AtomHit] = {}
     for candidate in sorted(scored, key=best_first):
         atom = candidate.near.atom
+        # Before the atom is resolved: `resolve` reads the ledger, and most atoms are of a tool that has its hit.
         if not plain and atom.tool in hits:
             continue
         resolved = resolve(atom)
         if resolved is None:
             continue
-        key = atom.id if plain else resolved.tool
+        # One hint for each tool: the model chooses among tools, and the best wording of a call is enough.
+        key = resolved.tool
+        if plain:
+            key = atom.id
         if key not in hits:
             hits[key] = AtomHit(
                 atom,
@@ -192,6 +202,7 @@ def _similarity(question: AtomQuestion) -> Callable[[NearAtom], float]:
     """
     asked = sparse(question.state)
 
+    # The cache lives for one question only: it holds words of users.
     @cache
     def to_state(state: str) -> float:
         return 0.4 * similarity(asked, sparse(state))
@@ -218,6 +229,7 @@ def _feasibility(question: AtomQuestion) -> Callable[[tuple[str, ...]], float]:
 
     @cache
     def of(needed: tuple[str, ...]) -> float:
+        # The published formula gives 0 here: a call that needs nothing would count as one that lacks everything.
         if not needed:
             return 1.0
         return sum(map(is_known, needed)) / (len(needed) + 1e-5)
@@ -231,6 +243,7 @@ def to_goal(goal: str, atom: Atom, cosine: float | None = None) -> float:
     if cosine is None:
         alike = similarity(asked, sparse(worded(atom.goal)))
     else:
+        # Embedding models give unlike texts a cosine below 0, words never do.
         alike = max(0.0, cosine)
     return 0.5 * alike + 0.1 * similarity(asked, sparse(atom.about))
 
@@ -242,6 +255,8 @@ def worded(goal: str) -> str:
 
 
 def _words_of_slot(slot: re.Match[str]) -> str:
+    # Words that any value may have ("id", "number") do not change the rank, but then a request for the weather got
+    # hints about orders.
     label = slot[1]
     if label in COMMON or label in KINDS:
         return ""

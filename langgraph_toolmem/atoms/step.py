@@ -52,7 +52,8 @@ class SGASettings:
     @classmethod
     def paper(cls, **changes: Any) -> SGASettings:
         """Return SGA-MCTS as published: (1 − β) · cos + β · |Λ ∩ S| / (|S| + ε), the three best atoms."""
-        return cls(**{"plain": True, **changes})
+        changes.setdefault("plain", True)
+        return cls(**changes)
 
 
 def _is_positive_count(value: Any) -> bool:
@@ -87,7 +88,9 @@ class PlanHints(Step[Atoms]):
         if settings.model is not None:
             settings = replace(settings, model=chat_model(settings.model, "model"))
         self.settings = settings
-        self.specs = None if tools is None else without_own(read_tools(tools))
+        self.specs: Mapping[str, ToolSpec] | None = None
+        if tools is not None:
+            self.specs = without_own(read_tools(tools))
         self._planner = HintPlanner(method, settings, failed=self._failed)
 
     def compute(self, call: Call) -> StepGenerator[Planned]:
@@ -111,11 +114,13 @@ class PlanHints(Step[Atoms]):
             user = self.core.users.of(call.user_id)
             lines = []
             for hit, line in zip(planned.shown, planned.lines, strict=True):
+                # By call, not by atom: the record of a call is what withholds it, in whatever words it was found.
                 on_trial = line._replace(item=self.method.keeping.rows.key(hit.atom.call, user))
                 lines.append(on_trial)
                 hit_of[on_trial] = hit
 
         def seen(in_request: Sequence[Line]) -> Sequence[Line]:
+            # Only here is it known which lines had room in the request: the ledger counts what a model read.
             kept = self.drawn(call, in_request)
             hits = [hit for line, hit in hit_of.items() if line in kept]
             if planned.run is not None and hits:
@@ -138,5 +143,9 @@ class PlanHints(Step[Atoms]):
 
     def _available(self, call: Call) -> Mapping[str, ToolSpec] | None:
         """Return the tools that the model is offered at this step; None if nobody knows."""
-        specs = self.core.catalogue.specs if self.specs is None else self.specs
-        return {name: spec for name, spec in specs.items() if call.allows(name)} or None
+        specs = self.specs
+        if specs is None:
+            specs = self.core.catalogue.specs
+        available = {name: spec for name, spec in specs.items() if call.allows(name)}
+        # None, not an empty dict: that nobody knows the tools does not mean that there are none.
+        return available or None
