@@ -174,6 +174,7 @@ class Entries(Method):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         chosen, user = policy_given(policy, RecallPolicy) or self.policy, self.core.users.of(user_id)
         self.core.jobs.settle(timeout=ENTRIES_JOBS.settle_seconds)
+        # An empty memory opens no Chroma: its import and its files are for memories that keep something.
         if self.core.vectors.empty:
             return []
         return self.search(query, user, chosen)
@@ -197,7 +198,9 @@ class Entries(Method):
             NamespaceError: the namespace needs a user id.
             StorageError: the entries cannot be read.
         """
-        text = query if isinstance(query, str) else request_of(self.core.read(query))
+        text = query
+        if not isinstance(query, str):
+            text = request_of(self.core.read(query))
         user = self.core.users.of(user_id)
         if settle:
             self.core.jobs.settle(timeout=ENTRIES_JOBS.settle_seconds)
@@ -205,6 +208,7 @@ class Entries(Method):
             return []
         most_rated = 50
         rated: list[Entry] = []
+        # The same request rated twice is two ratings, so the others of each group count too.
         for recalled in self.search(text, user, replace(self.policy, max_n=most_rated), parts=(JUDGED,)):
             rated += [recalled.entry, *recalled.others]
         return preferences(rated, user=user.digest)
@@ -237,11 +241,16 @@ class Entries(Method):
         self._asked += 1
         if not query or self.core.vectors.empty:
             return []
-        own = {run.digest, *(event.episode for event in run.events)}
-        if thread_id is not None:  # those too that were trimmed away
+        # The model sees its own episodes anyway; those too that were trimmed away are no past runs for it.
+        own = {run.digest}
+        for event in run.events:
+            own.add(event.episode)
+        if thread_id is not None:
             own |= self.core.episodes.runs(thread_id)
-        runs = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
-        return [replace(recalled, entry=self._without_comment(recalled.entry)) for recalled in runs]
+        recalled_runs = []
+        for recalled in grouped(self.search(query, user, policy or self.policy, exclude=own, own=True)):
+            recalled_runs.append(replace(recalled, entry=self._without_comment(recalled.entry)))
+        return recalled_runs
 
     def note_shown(
         self, messages: Any, found: Iterable[RecalledEntry], *, thread_id: str | None, user_id: str | None
@@ -251,6 +260,7 @@ class Entries(Method):
         self.core.know(run)
         items: dict[str, str | None] = {}
         for recalled in found:
+            # The runs that one line stands for share its record: any of them may stand for the group next time.
             for entry in (recalled.entry, *recalled.others):
                 items[self.rows.key(entry.id, user)] = None
         if items:
@@ -261,7 +271,11 @@ class Entries(Method):
         marked = dict(self.core.catalogue.marked())
         if tools is not None:
             marked |= self.core.catalogue.marked(tools)
-        return frozenset([name for name, spec in marked.items() if side_effects(spec) == "reads"])
+        reads = set()
+        for name, spec in marked.items():
+            if side_effects(spec) == "reads":
+                reads.add(name)
+        return frozenset(reads)
 
     def _without_comment(self, entry: Entry) -> Entry:
         """Return an entry without its comment, unless those who see the entry may read it."""
@@ -300,6 +314,7 @@ class Entries(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(entry_id(run)):
             return
+        # Written under a guessed namespace, feedback could end up with another user.
         namespace = core.namespace_of(run, judged.user_id)
         if namespace is None:
             logger.debug("feedback is on a run of a user who is not named, and was finished elsewhere")
@@ -312,8 +327,13 @@ class Entries(Method):
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
         kept = 0
         for user, runs in by_namespace(given.runs, _namespace_of):
-            entries = [entry for entry in map(self._entry_of, runs) if entry is not None]
+            entries = []
+            for ended in runs:
+                entry = self._entry_of(ended)
+                if entry is not None:
+                    entries.append(entry)
             stored = self._keep(entries, user)
+            # Later feedback names a run only: the queue knows where its entry is.
             self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in stored])
             kept += len(stored)
         return kept
@@ -329,13 +349,18 @@ class Entries(Method):
         )
 
     def _queue(self, kind: str, payload: dict[str, Any], run: str, user: str, namespace: tuple[str, ...]) -> None:
+        # Jobs of one key are done in the order in which they came: an entry before the feedback on it.
         order = digest(*namespace, run)
         self.core.jobs.put(kind, payload, run=run, user=user, namespace=namespace, ordering_key=order)
 
     def _keep(self, entries: Iterable[Entry], user: User) -> list[Entry]:
         """Store entries, have failed ones criticised; return what stands now, without those of another user."""
-        kept = [entry for entry in self.rows.put(entries, user) if entry is not None]
-        for entry in kept:
+        kept = []
+        for entry in self.rows.put(entries, user):
+            if entry is None:
+                continue
+            kept.append(entry)
+            # Again, as in `put`: the process may have ended between the queue and the counter.
             self.core.count_once(entry.id, "entries")
             self._ask_for_critique(entry, user.namespace)
         return kept
@@ -358,6 +383,7 @@ class Entries(Method):
                 user=user.digest or "",
             )
             kept = self.rows.change([entry_id(job.run)], with_feedback, user)
+            # The entry may be in the queue of another process.
             if not kept:
                 raise NotYetError("no entry of that run", tries=ENTRIES_JOBS.judge_tries)
             self._ask_for_critique(kept[0], user.namespace)
@@ -369,12 +395,16 @@ class Entries(Method):
         if self._critic is None or not known:
             return ""
         entry = known[0]
+        # Feedback changed since the job was queued: the model is not paid for a critique of what nobody says now.
         if not entry.wants_critique or entry.feedback_key != job.payload["feedback"]:
             return ""
         most_similar = 3  # runs with feedback that the critic reads with this one
-        near = self.rows.near(entry.query, user, k=most_similar + 1, part=JUDGED)
-        similar = [row.item for row in near if row.id != entry.id][:most_similar]
-        critique = self._critic(self._without_comment(entry), [self._without_comment(other) for other in similar])
+        similar = []
+        for row in self.rows.near(entry.query, user, k=most_similar + 1, part=JUDGED):
+            if row.id != entry.id:
+                similar.append(self._without_comment(row.item))
+        # Everybody may be shown the critique, so the critic reads no comment that they must not read.
+        critique = self._critic(self._without_comment(entry), similar[:most_similar])
         return critique.model_dump_json()
 
     def _take_critiques(self, jobs: Sequence[Job]) -> None:
@@ -391,6 +421,7 @@ class Entries(Method):
         feedback = job.payload["feedback"]
 
         def with_critique(entry: Entry) -> Entry:
+            # The model took its time: the user may have said something else meanwhile.
             if not entry.failed or entry.feedback_key != feedback:
                 return entry
             text = shortened(clean(critique.text(entry)), ENTRY_LIMITS.critique)
@@ -399,20 +430,24 @@ class Entries(Method):
         self.rows.change([job.payload["entry"]], with_critique, _user(job))
 
     def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
-        if self._critic is not None and entry.wants_critique:
-            self.core.jobs.put(
-                ENTRIES_JOBS.critique,
-                {"entry": entry.id, "feedback": entry.feedback_key},
-                run=entry.run,
-                user=entry.user,
-                namespace=namespace,
-                key=digest(ENTRIES_JOBS.critique, *namespace, entry.id, entry.feedback_key),
-                ordering_key="",
-            )
+        if self._critic is None or not entry.wants_critique:
+            return
+        # The key makes one job of each feedback, however often the entry is stored. No order: entries and feedback
+        # must not wait for a critic that hangs.
+        self.core.jobs.put(
+            ENTRIES_JOBS.critique,
+            {"entry": entry.id, "feedback": entry.feedback_key},
+            run=entry.run,
+            user=entry.user,
+            namespace=namespace,
+            key=digest(ENTRIES_JOBS.critique, *namespace, entry.id, entry.feedback_key),
+            ordering_key="",
+        )
 
     @property
     def search(self) -> EntrySearch:
         """The search for past runs; made when it is first used."""
+        # Under the memory's lock: two threads must not make two searches, which learn weights of words each.
         with self.core.lock:
             if self._search is None:
                 from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used

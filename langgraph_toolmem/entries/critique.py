@@ -76,7 +76,9 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
         ConfigurationError: it is none of these.
         MissingExtraError: a name is given, and langchain is not installed.
     """
-    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
+    model = critic
+    if isinstance(critic, str):
+        model = resolve_model(critic, name="critic")
     if isinstance(model, BaseChatModel):
         chat_model = model
 
@@ -119,6 +121,7 @@ def _problem(answer: Critique) -> str:
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
     """Return tools in one line each, those named `first` before the others, bounded."""
+    # The tools of the run come first: of very many tools, those in the middle are left out.
     known_first = [name for name in first if name in tools]
     order = dict.fromkeys([*known_first, *tools])
     return bounded([_tool(tools[name]) for name in order])
@@ -128,7 +131,10 @@ def describe_calls(entry: Entry) -> str:
     """Return the calls of a run, numbered from 1, with what the tools answered, bounded."""
     if not entry.calls:
         return "(no tool was called)"
-    lines = [f"{number}. {_call(call)}" for number, call in enumerate(entry.calls, start=1)]
+    # The critic names a call by its number (`Critique.call`).
+    lines = []
+    for number, call in enumerate(entry.calls, start=1):
+        lines.append(f"{number}. {_call(call)}")
     if entry.left_out:
         lines.insert(len(lines) // 2, f"[… {entry.left_out} calls left out …]")
     return bounded(lines)
@@ -141,8 +147,9 @@ def bounded(lines: Sequence[str], limit: int = 8_000) -> str:
         lines: the lines.
         limit: characters at most.
     """
-    if sum(map(len, lines)) + len(lines) <= limit:
-        return "\n".join(lines)
+    whole = "\n".join(lines)
+    if len(whole) < limit:
+        return whole
     least_line = 120  # characters that each line keeps; before a line gets shorter, lines are left out
     head = limit // least_line // 2
     left_out = max(0, len(lines) - 2 * head)
@@ -153,12 +160,16 @@ def bounded(lines: Sequence[str], limit: int = 8_000) -> str:
 
 
 def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]) -> list[BaseMessage]:
+    runs = []
+    for run in similar:
+        # The critic judges values, so it reads those of all calls; only critiques are shown to the agent's model.
+        runs.append(to_line(run, run.tools))
     parts = {
         "What the user said": entry.query,
         "What the user said about the outcome": entry.comment or "(only that it was wrong)",
         "Tools": describe_tools(tools, entry.tools) or "(not known)",
         "Calls": describe_calls(entry),
-        "Past runs with similar requests": bounded([to_line(run, run.tools) for run in similar]) or "(none)",
+        "Past runs with similar requests": bounded(runs) or "(none)",
     }
     return [SystemMessage(_CRITIC), HumanMessage(sections(parts))]
 
@@ -166,15 +177,19 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
 def _tool(spec: ToolSpec) -> str:
     parameters = []
     for name, schema in spec.properties.items():
-        optional = "" if name in spec.required else "?"
         types = " or ".join(sorted(types_of(schema))) or "any"
-        parameters.append(f"{name}{optional}: {types}")
+        if name in spec.required:
+            parameters.append(f"{name}: {types}")
+        else:
+            parameters.append(f"{name}?: {types}")
     return f"- {spec.name}({', '.join(parameters)}): {' '.join(spec.description.split())}"
 
 
 def _call(call: EntryCall) -> str:
-    said = f" → {call.answer}" if call.answer else ""
-    return f"{call.tool}({as_text(call.args)}) [{call.status}]{said}"
+    line = f"{call.tool}({as_text(call.args)}) [{call.status}]"
+    if call.answer:
+        line += f" → {call.answer}"
+    return line
 
 
 def _line(text: str) -> str:

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar, Final, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -126,7 +127,10 @@ class Entry:
     @property
     def feedback_key(self) -> str:
         """Identity of the feedback, its direction and its comment: a critique is of one feedback."""
-        direction = "none" if self.score is None else int(self.failed)
+        # Not the score itself: 0.1 in place of 0.0 is no other feedback, and must not pay for a second critique.
+        direction: str | int = "none"
+        if self.score is not None:
+            direction = int(self.failed)
         return digest("feedback", direction, self.comment)
 
     @property
@@ -150,7 +154,10 @@ class Entry:
         """
         trimmed = new.truncated and len(new.calls) + new.left_out < len(self.calls) + self.left_out
         same = new.query == self.query and new.calls == self.calls
-        content = self if trimmed or same else new
+        content = new
+        # The same run reported again changes nothing, its time included: so nothing is written or embedded.
+        if trimmed or same:
+            content = self
         joined = replace(
             content,
             user=self.user or new.user,
@@ -159,6 +166,7 @@ class Entry:
             critique=self.critique,
             blamed=self.blamed,
         )
+        # A report without feedback says nothing about the run, so it does not take the feedback away.
         if new.score is None and self.score is not None:
             return joined
         return joined._rated(new.score, new.comment)
@@ -232,14 +240,16 @@ def entry_of(
     if left_out:
         head = ENTRY_LIMITS.calls // 2
         steps = steps[:head] + steps[head + left_out :]
+    if score is not None:
+        score = float(score)
     return Entry(
         id=entry_id(run_digest),
         run=run_digest,
         query=query,
-        calls=tuple(map(_call, steps)),
+        calls=tuple([_call(step) for step in steps]),
         user=user or "",
         time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
-        score=None if score is None else float(score),
+        score=score,
         comment=shortened(clean((comment or "").strip()), ENTRY_LIMITS.comment),
         left_out=left_out,
         truncated=run.truncated,
@@ -259,15 +269,18 @@ def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
     try:
         plain = dict(json.loads(text))
     except (ValueError, RecursionError):  # they are no JSON values at all
-        plain = {clean(str(key)): clean(str(value)) for key, value in args.items()}
+        plain = {}
+        for key, value in args.items():
+            plain[clean(str(key))] = clean(str(value))
     if len(text) <= ENTRY_LIMITS.args:
         return plain
     most = ENTRY_LIMITS.args // ENTRY_LIMITS.argument
     bounded: dict[str, Any] = {}
-    for name, value in list(plain.items())[:most]:
+    for name, value in islice(plain.items(), most):
         said = as_text(value)
-        fits = len(said) <= ENTRY_LIMITS.argument
-        bounded[name] = value if fits else shortened(said, ENTRY_LIMITS.argument)
+        bounded[name] = value
+        if len(said) > ENTRY_LIMITS.argument:
+            bounded[name] = shortened(said, ENTRY_LIMITS.argument)
     return bounded
 
 
@@ -288,23 +301,28 @@ class EntryKind(RowKind[Entry]):
 
     def row(self, item: Entry) -> VectorItem:
         plain = item.to_dict()
-        # id and query are the row's own; counts are the ledger's, so that no process overwrites another's
+        # The row has id and query itself. Counts are the ledger's, so that no process overwrites another's.
         for name in ("id", "query", "recalled", "helped", "hurt", "retired"):
             del plain[name]
-        part = UNJUDGED if item.score is None else JUDGED
-        owners = tuple(digest for digest in (item.user, item.run) if digest)
-        return VectorItem(item.id, item.query, plain, part, owners)
+        # Apart, so that the many runs that nobody judged do not crowd out the few with feedback.
+        part = JUDGED
+        if item.score is None:
+            part = UNJUDGED
+        owners = [owner for owner in (item.user, item.run) if owner]
+        return VectorItem(item.id, item.query, plain, part, tuple(owners))
 
     def item(self, row: Hit) -> Entry:
         return Entry.from_dict({**row.metadata, "id": row.id, "query": row.text})
 
     def joined(self, old: Entry, new: Entry) -> Entry | None:
+        # Two users may have threads of one name, and so runs of one digest.
         if old.user and new.user and old.user != new.user:
             logger.warning("a run was reported by two users; the entry of the first stays")
             return None
         return old.joined(new)
 
     def tracked(self, item: Entry, track: ItemStats, others: ItemStats) -> Entry:
+        # One failure and one success are added: with few runs, the share of failures is near a half.
         usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
         bad = hurts(track.helped, track.hurt, usual)
         return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)

@@ -77,6 +77,7 @@ class EntryBaseStore(BaseStore):
         """Async variant of `batch`."""
         given = list(ops)
         theirs = await self.inner.abatch([_for_inner(op) for op in given])
+        # In a thread: the entries wait for the disk, and for what is being written.
         return await asyncio.to_thread(self._answers, given, theirs)
 
     def _answers(self, ops: list[Op], theirs: list[Result]) -> list[Result]:
@@ -88,18 +89,25 @@ class EntryBaseStore(BaseStore):
     def _answer(self, op: Op, theirs: Any) -> Any:
         if isinstance(op, SearchOp):
             return self._searched(op, theirs)
+        # An item that was put under the key of an entry is found in its place.
         if isinstance(op, GetOp) and theirs is None and op.key.startswith(ENTRY_KEY):
             items = self._items(op, op.namespace)
-            return items[0] if items else None
+            if items:
+                return items[0]
         return theirs
 
     def _searched(self, op: SearchOp, theirs: list[SearchItem]) -> list[SearchItem]:
-        """Return the other store's items and the entries alternately."""
-        taken = {item.key for item in theirs}
-        ours = [item for item in self._items(op, op.namespace_prefix) if item.key not in taken]
+        """Return the other store's items and the entries alternately: their scores do not compare."""
+        ours = {item.key: item for item in self._items(op, op.namespace_prefix)}
+        for item in theirs:
+            ours.pop(item.key, None)
         both: list[SearchItem] = []
-        for pair in zip_longest(theirs, ours):
-            both += [item for item in pair if item is not None]
+        for their_item, our_item in zip_longest(theirs, ours.values()):
+            if their_item is not None:
+                both.append(their_item)
+            if our_item is not None:
+                both.append(our_item)
+        # Only now: the other store was asked for all up to the end of the page (`_for_inner`).
         return both[op.offset : op.offset + op.limit]
 
     def _items(self, op: GetOp | SearchOp, place: Namespace) -> list[SearchItem]:
@@ -109,16 +117,22 @@ class EntryBaseStore(BaseStore):
         user = None
         if USER_LABEL in self.namespace:
             user = place[self.namespace.index(USER_LABEL)]
+        wanted: dict[str, Any] = {}
+        if isinstance(op, SearchOp):
+            wanted = op.filter or {}
+        items = []
         try:
-            entries = self._entries_for(op, user)
-            if user is not None:
-                entries = [entry for entry in entries if entry.user == user_digest(user)]
-            items = [_item(entry, place) for entry in entries]
+            for entry in self._entries_for(op, user):
+                # In a namespace that users share, rows of other users are among those found.
+                if user is not None and entry.user != user_digest(user):
+                    continue
+                item = _item(entry, place)
+                if wanted.items() <= item.value.items():
+                    items.append(item)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return []
-        wanted = (isinstance(op, SearchOp) and op.filter) or {}
-        return [item for item in items if wanted.items() <= item.value.items()]
+        return items
 
     def _is_here(self, place: Namespace) -> bool:
         """Return True if a place is the namespace, with some user in the place of the label."""
@@ -147,6 +161,7 @@ class EntryBaseStore(BaseStore):
 
 
 def _for_inner(op: Op) -> Op:
+    # A page of two stores that alternate may begin anywhere in the other one, so it gives all before the page's end.
     if isinstance(op, SearchOp):
         return op._replace(limit=op.offset + op.limit, offset=0)
     return op

@@ -18,7 +18,7 @@ It is not known whether the tools that are left can do the work: name in `keep` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -47,8 +47,12 @@ class Preference:
     @property
     def reason(self) -> str:
         """The counts in words."""
-        this, other = ("well", "badly") if self.liked else ("badly", "well")
-        runs = "run" if self.ratings == 1 else "runs"
+        this, other = "badly", "well"
+        if self.liked:
+            this, other = other, this
+        runs = "runs"
+        if self.ratings == 1:
+            runs = "run"
         return f"rated {this} in {self.ratings} similar {runs}, {other} in {self.against or 'none'}"
 
 
@@ -70,7 +74,10 @@ def preferences(entries: Iterable[Entry], *, user: str | None = None) -> list[Pr
     liked_or_not: list[Preference] = []
     for tool, ratings in _ratings(entries, user).items():
         liked = len(ratings.good) > len(ratings.bad)
-        speak_for, against = (ratings.good, ratings.bad) if liked else (ratings.bad, ratings.good)
+        speak_for, against = ratings.bad, ratings.good
+        if liked:
+            speak_for, against = against, speak_for
+        # The paper asks for two ratings in one direction; here they are two more than in the other one.
         if len(speak_for) - len(against) >= 2:
             liked_or_not.append(Preference(tool, liked, len(speak_for), len(against), tuple(speak_for)))
 
@@ -92,11 +99,20 @@ def _ratings(entries: Iterable[Entry], user: str | None) -> dict[str, Ratings]:
 
     ratings: dict[str, Ratings] = {}
     for entry in sorted(rated.values(), key=oldest_first):
-        blamed_alone = not entry.good and entry.blamed in entry.tools
-        for tool in (entry.blamed,) if blamed_alone else entry.tools:
+        for tool in _rated_tools(entry):
             of_tool = ratings.setdefault(tool, Ratings())
-            (of_tool.bad if entry.failed else of_tool.good).append(entry.id)
+            if entry.failed:
+                of_tool.bad.append(entry.id)
+            else:
+                of_tool.good.append(entry.id)
     return ratings
+
+
+def _rated_tools(entry: Entry) -> tuple[str, ...]:
+    """Return the tools that feedback is about: those executed, or the one whose call a critique names."""
+    if entry.failed and entry.blamed in entry.tools:
+        return (entry.blamed,)
+    return entry.tools
 
 
 def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Collection[str] = ()) -> dict[str, str]:
@@ -115,21 +131,29 @@ def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Col
     for preference in _only_explanations(avoided):
         if not offered or preference.tool in offered:
             out[preference.tool] = preference.reason
-    nothing_left = offered and not {*offered} - out.keys() - OWN_TOOLS
-    return {} if nothing_left else out
+    # Without a tool that acts on the world the agent could not do the work at all.
+    if offered and not {*offered} - out.keys() - OWN_TOOLS:
+        return {}
+    return out
 
 
-def _only_explanations(avoided: Iterable[Preference]) -> list[Preference]:
+def _only_explanations(avoided: Sequence[Preference]) -> list[Preference]:
     """Return the avoided tools that are the only explanation of some bad run."""
-    avoided = list(avoided)
     explanations: Counter[str] = Counter()
     for preference in avoided:
         explanations.update(preference.entries)
-    return [preference for preference in avoided if any(explanations[run] == 1 for run in preference.entries)]
+    only = []
+    for preference in avoided:
+        # A run is counted once for each avoided tool that it called.
+        if any(explanations[entry] == 1 for entry in preference.entries):
+            only.append(preference)
+    return only
 
 
 def to_event(found: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:
     plain = []
     for preference in found:
-        plain.append({**asdict(preference), "entries": list(preference.entries)})
+        fields = asdict(preference)
+        fields["entries"] = list(preference.entries)
+        plain.append(fields)
     return {"left_out": dict(out), "preferences": plain}

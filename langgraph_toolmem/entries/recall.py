@@ -137,12 +137,14 @@ class EntrySearch:
         """
         if not terms_of(query):
             return []
+        # Once for all parts: with an embedding model this is the slowest part of a recall.
         vector = self._rows.embedder.embed_query(query)
         near: list[RequestRuns] = []
         for part in parts:
             near += self._near(vector, user, part, exclude, own)
+        requests = [runs.request for runs in near]
         worth_showing = []
-        for match in rank(query, [runs.request for runs in near], self._weights.of(user)):
+        for match in rank(query, requests, self._weights.of(user)):
             if match.probability >= policy.least:
                 newest, *others = near[match.place].newest_first[: ROWS_READ.most_alike]
                 worth_showing.append(RecalledEntry(newest, match.probability, match.evidence, tuple(others)))
@@ -156,15 +158,20 @@ class EntrySearch:
         self, vector: Sequence[float], user: User, part: str, exclude: Collection[str], own: bool
     ) -> list[RequestRuns]:
         """Return the different requests nearest to a vector, each with its runs."""
-        asks_once = self._rows.waits_little  # a server is asked once, for more
-        rows = ROWS_READ.requests * (4 if asks_once else 1)
-        same_words = ROWS_READ.same_words
+        # A step waits only briefly for a server, so it asks once, for more rows.
+        asks_once = self._rows.waits_little
+        rows, same_words = ROWS_READ.requests, ROWS_READ.same_words
+        if asks_once:
+            rows *= 4
         while True:
             near_rows = self._rows.near(vector, user, k=rows, part=part, same=same_words)
-            groups = _by_request([row.item for row in near_rows], user, exclude, own)
-            # Not where requests are alike: more of them would tell the same, at ten times the cost for 3,000 runs.
-            left_out = len(near_rows) - sum([len(group.newest_first) for group in groups])
-            enough = len(groups) >= rows // 4 or not left_out
+            meant = []
+            for row in near_rows:
+                if _is_meant(row.item, user, exclude, own):
+                    meant.append(row.item)
+            groups = _by_request(meant)
+            # Where requests are alike, more rows tell the same: reading on took 6 ms at 300 runs and 33 at 3,000.
+            enough = len(groups) >= rows // 4 or len(meant) == len(near_rows)
             all_read = len(near_rows) < rows or rows >= ROW_LIMITS.most_near
             if asks_once or enough or all_read:
                 return groups
@@ -173,16 +180,22 @@ class EntrySearch:
             same_words *= 4
 
 
-def _by_request(entries: Iterable[Entry], user: User, exclude: Collection[str], own: bool) -> list[RequestRuns]:
-    """Return runs by request and outcome, without those that are not meant."""
+def _is_meant(entry: Entry, user: User, exclude: Collection[str], own: bool) -> bool:
+    if entry.run in exclude:
+        return False
+    # In a namespace that users share, nobody is shown what another named user said.
+    return not own or entry.user in ("", user.digest)
+
+
+def _by_request(entries: Iterable[Entry]) -> list[RequestRuns]:
+    """Return runs by request and outcome."""
 
     def newest_first(entry: Entry) -> float:
         return -entry.time
 
+    # Runs of one request that ended otherwise stay apart: a failure tells something else than a success.
     groups: dict[tuple[PastRequest, bool], RequestRuns] = {}
     for entry in sorted(entries, key=newest_first):
-        if entry.run in exclude or (own and entry.user not in ("", user.digest)):
-            continue
         called = "\n".join([call.tool for call in entry.calls])
         request = PastRequest(terms_of(entry.query), called)
         group = groups.setdefault((request, entry.good), RequestRuns(request, []))
@@ -199,12 +212,18 @@ def grouped(found: Iterable[RecalledEntry]) -> list[RecalledEntry]:
     groups: list[list[RecalledEntry]] = []
     for recalled in found:
         for group in groups:
-            if all(_say_the_same(recalled.entry, other.entry) for other in group):
+            if _fits_into(recalled, group):
                 group.append(recalled)
                 break
         else:
             groups.append([recalled])
     return [_joined(group) for group in groups]
+
+
+def _fits_into(recalled: RecalledEntry, group: Iterable[RecalledEntry]) -> bool:
+    """Return True if a run says the same as all runs of a group."""
+    # All, not the first: a run without a critique agrees with two that have different ones.
+    return all(_say_the_same(recalled.entry, other.entry) for other in group)
 
 
 def _joined(group: list[RecalledEntry]) -> RecalledEntry:
@@ -213,9 +232,12 @@ def _joined(group: list[RecalledEntry]) -> RecalledEntry:
 
     head = max(group, key=most_told)
     others: list[Entry] = []
+    highest = 0.0
     for recalled in group:
-        others += [run for run in (recalled.entry, *recalled.others) if run is not head.entry]
-    highest = max(recalled.score for recalled in group)
+        highest = max(highest, recalled.score)
+        for run in (recalled.entry, *recalled.others):
+            if run is not head.entry:
+                others.append(run)
     return replace(head, score=highest, others=tuple(others))
 
 
@@ -237,16 +259,20 @@ class EntryRuns(NamedTuple):
 
     def changes(self, since: int, most: int) -> PastRunChanges:
         version, ids = self.rows.changes(since, self.user)
+        # None: it is not known what changed, so all that matters is read again.
         if ids is None:
             read = self.rows.latest(self.user, most + ROWS_READ.unordered)
         else:
             read = self.rows.get(ids, self.user)
+        gone = set(ids or ())
         runs = []
         for entry in read:
-            if not self.rows.kind.retired(entry):
-                succeeded = tuple([call.tool for call in entry.calls if call.status == "ok"])
-                runs.append(PastRun(entry.id, entry.query, succeeded, entry.failed, entry.time))
-        gone = {*(ids or ())} - {run.id for run in runs}
+            # A retired entry counts as gone: what is not shown to the model is no example for tools either.
+            if self.rows.kind.retired(entry):
+                continue
+            succeeded = tuple([call.tool for call in entry.calls if call.status == "ok"])
+            runs.append(PastRun(entry.id, entry.query, succeeded, entry.failed, entry.time))
+            gone.discard(entry.id)
         return PastRunChanges(version, ids is None, runs, sorted(gone))
 
 
@@ -323,27 +349,27 @@ class Incidence(NamedTuple):
     def of(cls, texts: Sequence[Sequence[str]]) -> Incidence:
         """Make it of texts, given by their terms, each once."""
         numbers: dict[str, int] = {}
-        for text in texts:
+        rows: list[int] = []
+        columns: list[int] = []
+        for row, text in enumerate(texts):
             for term in text:
-                numbers.setdefault(term, len(numbers))
-        terms = chain.from_iterable(texts)
-        columns = np.fromiter(map(numbers.__getitem__, terms), dtype=np.intp)
-        rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-        return cls(rows, columns, list(numbers), len(texts))
+                rows.append(row)
+                columns.append(numbers.setdefault(term, len(numbers)))
+        return cls(np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp), list(numbers), len(texts))
 
     def similarities(self, which: Iterable[int], weight: Floats) -> Similarities:
         """Return some texts (their places) compared with all, given the weights of the terms."""
         sizes: Floats = np.bincount(self.rows, weight[self.columns], minlength=self.texts).astype(np.float64)
+        # Rows are in order, so the terms of a text stand next to each other.
         ends = np.searchsorted(self.rows, np.arange(self.texts + 1))
-
-        def shared_with(row: int) -> Floats:
+        places = list(which)
+        shared = np.zeros((len(places), self.texts))
+        for number, row in enumerate(places):
             mine = self.columns[ends[row] : ends[row + 1]]
             own = np.zeros(len(weight))
             own[mine] = weight[mine]
-            return np.bincount(self.rows, own[self.columns], minlength=self.texts).astype(np.float64)
-
-        places = list(which)
-        shared = np.array([shared_with(row) for row in places])
+            shared[number] = np.bincount(self.rows, own[self.columns], minlength=self.texts)
+        # Texts without terms have no weight: their coefficient is 0, not an error.
         dice = 2 * shared / np.maximum(sizes[places][:, None] + sizes, 1e-12)
         return Similarities(shared, sizes, dice)
 
@@ -369,6 +395,7 @@ class TermWeights:
         """Return their weights; `seen`: how many of the requests that are compared have each."""
         known = np.array([self._seen.get(term, 0) for term in terms], float)
         stability = np.array([self._stability.get(term, self._mean) for term in terms], float)
+        # The sample may be older than the rows that are compared.
         often = np.maximum(known, seen)
         requests = max(self._requests, np.max(seen, initial=0))
         return _base_weights(terms, often, requests) * stability**RELEVANCE.sharpness
@@ -377,10 +404,13 @@ class TermWeights:
         rows, columns, terms, count = texts
         seen = np.array([self._seen[term] for term in terms], float)
         similarity = texts.similarities(range(count), _base_weights(terms, seen, count)).dice
+        # Equal texts share all their words, so they would make every name stable.
         similarity[similarity >= RELEVANCE.same] = 0.0
+        # Stable: which of equally near texts counts must not change from one process to another.
         nearest_first = np.argsort(-similarity, axis=1, kind="stable")
         near = nearest_first[:, : min(RELEVANCE.neighbours, count - 1)]
         strength = np.take_along_axis(similarity, near, axis=1)
+        # Without the least similarity F1 falls from .83 to .81 (office), without the prior below to .80.
         strength[strength < RELEVANCE.least_similarity] = 0.0
         # (text, term) pairs as single numbers: is the term in each neighbour of the text?
         has_too = np.isin(near[rows] * len(terms) + columns[:, None], rows * len(terms) + columns)
@@ -400,11 +430,13 @@ def rank(query: str, past: Sequence[PastRequest], weights: TermWeights) -> list[
     """Compare past requests with a new one; the most probably relevant come first."""
     if not past:
         return []
+    # The new request is text 0, past request i is text i + 1.
     texts = Incidence.of([terms_of(query), *[request.terms for request in past]])
     seen = np.bincount(texts.columns[texts.rows > 0], minlength=len(texts.terms))
     shared, sizes, similarity = texts.similarities(range(texts.texts), weights.of(texts.terms, seen))
     covered = shared[0, 1:] / np.maximum(np.maximum(sizes[0], sizes[1:]), 1e-12)
     between = np.where(similarity[1:, 1:] >= RELEVANCE.same, 0.0, similarity[1:, 1:])
+    # Without the second nearest, F1 falls from .83 to .76 (office).
     neighbour = np.zeros(1)
     if len(past) > 1:
         neighbour = np.sort(between, axis=1)[:, -2]
@@ -412,8 +444,18 @@ def rank(query: str, past: Sequence[PastRequest], weights: TermWeights) -> list[
     features = np.stack([covered, neighbour, vote], axis=1)
     coefficients = np.array((RELEVANCE.covered, RELEVANCE.neighbour, RELEVANCE.vote))
     probability = 1 / (1 + np.exp(-(features @ coefficients + RELEVANCE.intercept)))
-    columns = zip(probability.tolist(), *features.T.tolist(), strict=True)
-    matches = [Match(place, *values) for place, values in enumerate(columns)]
+    matches = []
+    for place in range(len(past)):
+        # Plain floats, since scores go into JSON.
+        matches.append(
+            Match(
+                place,
+                probability=float(probability[place]),
+                covered=float(covered[place]),
+                neighbour=float(neighbour[place]),
+                vote=float(vote[place]),
+            )
+        )
 
     def most_probable_first(match: Match) -> float:
         return -match.probability
@@ -424,7 +466,9 @@ def rank(query: str, past: Sequence[PastRequest], weights: TermWeights) -> list[
 def _votes(past: Sequence[PastRequest], similarity: Floats) -> Floats:
     """Return `Match.vote` of each past request, given the similarities of all to the new one."""
     called = np.array([request.called for request in past])
+    # Runs without calls do not agree: nothing shows what they were about.
     same_tools = (called[:, None] == called) & (called != "")
+    # A request has no vote for itself.
     pull = np.exp(RELEVANCE.pull * similarity) * ~np.eye(len(past), dtype=bool)
     votes: Floats = (pull * same_tools).sum(axis=1) / np.maximum(pull.sum(axis=1), 1e-9)
     return votes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import as_text, quoted
@@ -59,11 +60,16 @@ class ShownRun:
         if self.alike > 1:
             words.append(f"{self.alike} runs alike")
         if entry.critique:
+            said = entry.critique
             # Where there is little room, its last line stays: what to do instead.
-            said = entry.critique if detail is FULL_DETAIL else entry.critique.split("\n")[-1]
+            if detail is not FULL_DETAIL:
+                said = entry.critique.split("\n")[-1]
             words.append(f"critique: {quoted(said, detail.said)}")
         elif entry.comment:
-            label = "note" if entry.score is None else "the user said"
+            label = "the user said"
+            # Without a score the comment is the program's: how the run ended.
+            if entry.score is None:
+                label = "note"
             words.append(f"{label}: {quoted(entry.comment, detail.said)}")
         return f"- {quoted(entry.query, detail.query)} ({'; '.join(words)}). Calls: {self._calls(detail)}"
 
@@ -76,7 +82,8 @@ class ShownRun:
             calls = [self._call(call, detail.args) for call in named[: detail.calls]]
             return "; ".join([*calls, f"{hidden} that may change something"])
         calls = [self._call(call, detail.args) for call in named]
-        before, left_out = len(calls) // 2, entry.left_out  # what the entry itself leaves out was in the middle
+        # What the entry itself leaves out was in the middle.
+        before, left_out = len(calls) // 2, entry.left_out
         if len(calls) > detail.calls:
             before = (detail.calls + 1) // 2
             left_out += len(calls) - detail.calls
@@ -87,17 +94,26 @@ class ShownRun:
         return "; ".join(calls) or "none"
 
     def _call(self, call: EntryCall, room: int) -> str:
-        outcome = "" if call.status == "ok" else f" [{call.status}]"
+        outcome = ""
+        if call.status != "ok":
+            outcome = f" [{call.status}]"
+        return f"{_name(call.tool)}({self._arguments(call, room)}){outcome}"
+
+    def _arguments(self, call: EntryCall, room: int) -> str:
+        """Return the arguments of a call within some characters; the values of a call that may change something are
+        masked."""
         if not call.args:
-            return f"{_name(call.tool)}(){outcome}"
+            return ""
         if not room:
-            return f"{_name(call.tool)}(…){outcome}"
-        room_each = max(12, room // len(call.args)) if call.tool in self.reads else 0
+            return "…"
+        room_each = 0
+        if call.tool in self.reads:
+            room_each = max(12, room // len(call.args))
         most_arguments = 8
         args = []
-        for name, value in list(call.args.items())[:most_arguments]:
+        for name, value in islice(call.args.items(), most_arguments):
             args.append(f"{_name(name)}={_value(value, room_each)}")
-        return f"{_name(call.tool)}({', '.join(args)}){outcome}"
+        return ", ".join(args)
 
 
 def to_lines(
@@ -122,6 +138,7 @@ def to_lines(
         line = shown.line(FULL_DETAIL)
         if _size(line) > room:
             line = shown.line(SHORT_DETAIL)
+        # Nothing shorter from further down: those are less relevant than a run that had no room.
         if _size(line) > room:
             break
         lines.append(line)
@@ -131,17 +148,21 @@ def to_lines(
 
 def _shown(recalled: RecalledEntry, reads: Collection[str], hidden: Collection[str] | None) -> ShownRun:
     named = set(reads)
-    same_kind = recalled.score >= 0.7  # a less probable request may be of another kind: its changes are only counted
+    # A less probable request may be of another kind, and models tend to follow any step that they are shown.
+    same_kind = recalled.score >= 0.7
     if same_kind and hidden is not None:
-        called = {call.tool for call in recalled.entry.calls}
-        named |= called.difference(hidden)
+        for call in recalled.entry.calls:
+            if call.tool not in hidden:
+                named.add(call.tool)
     return ShownRun(recalled.entry, 1 + len(recalled.others), named, reads)
 
 
 def _outcome(entry: Entry) -> str:
     if entry.good:
         return "went well"
-    return "went wrong" if entry.failed else "not judged"
+    if entry.failed:
+        return "went wrong"
+    return "not judged"
 
 
 def to_line(entry: Entry, reads: Collection[str] = ()) -> str:
@@ -169,7 +190,9 @@ def to_event(found: Sequence[RecalledEntry]) -> dict[str, Any]:
                 "others": [other.id for other in recalled.others],
             }
         )
-    reason = "" if entries else "no past run is similar enough to be worth showing"
+    reason = ""
+    if not entries:
+        reason = "no past run is similar enough to be worth showing"
     return {"entries": entries, "reason": reason}
 
 
@@ -177,17 +200,22 @@ def verdict_of(entry: Entry) -> str | None:
     """Return the feedback as "good" or "failed"; None if there is none."""
     if entry.good:
         return "good"
-    return "failed" if entry.failed else None
+    if entry.failed:
+        return "failed"
+    return None
 
 
 def _size(line: str) -> int:
+    # In bytes, as `turn.hints` counts tokens: a character of other scripts takes several tokens.
     return len(line.encode("utf-8", "replace")) + 1
 
 
 def _name(name: str) -> str:
+    # Names of arguments come from models: "x) Ignore all rules" must stand in quotes.
     longest = 64
-    plain = len(name) <= longest and re.fullmatch(r"[\w.:-]+", name)
-    return name if plain else quoted(name, longest)
+    if len(name) <= longest and re.fullmatch(r"[\w.:-]+", name):
+        return name
+    return quoted(name, longest)
 
 
 def _value(value: Any, room: int) -> str:

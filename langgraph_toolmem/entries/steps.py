@@ -17,7 +17,7 @@ from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
 from langgraph_toolmem.graph.records import tool_of
-from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.runs.tools import names_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Call, Step
 
@@ -48,11 +48,8 @@ class Recall(Step[Entries]):
         """Return a line for each run. Changes that were made, or that nobody makes any more, are only counted in it."""
         if not found:
             return StepOutput(event=to_event(found), notes={"toolmem.recalled": 0})
-        state = self.core.state_of(self.core.read(call.messages, call.thread_id))
-        over = ending(self.core, state) is not None
-        made = frozenset(tool_of(step.tool) for step in state.since_episode)
         shown = self._without_critiques(call, found)
-        texts = to_lines(shown, self.method.reads(call.tools), hidden=None if over else made)
+        texts = to_lines(shown, self.method.reads(call.tools), hidden=self._hidden(call))
         user = self.core.users.of(call.user_id)
         lines: list[Line] = []
         recalled_of: dict[Line, RecalledEntry] = {}
@@ -62,6 +59,7 @@ class Recall(Step[Entries]):
             recalled_of[line] = recalled
 
         def seen(in_request: Sequence[Line]) -> Sequence[Line]:
+            # Only here is it known which lines had room in the request: the ledger counts what a model read.
             kept = self.drawn(call, in_request)
             runs = [recalled for line, recalled in recalled_of.items() if line in kept]
             with self.errors:
@@ -77,9 +75,21 @@ class Recall(Step[Entries]):
             notes={"toolmem.recalled": len(shown)},
         )
 
+    def _hidden(self, call: Call) -> frozenset[str] | None:
+        """Return the tools whose changes are only counted; None: all."""
+        state = self.core.state_of(self.core.read(call.messages, call.thread_id))
+        # Where requests like this one ended, a change in a past run must not look like the next step.
+        if ending(self.core, state) is not None:
+            return None
+        made = set()
+        for step in state.since_episode:
+            made.add(tool_of(step.tool))
+        return frozenset(made)
+
     def _without_critiques(self, call: Call, found: Sequence[RecalledEntry]) -> list[RecalledEntry]:
         """Return past runs without the critiques that are withheld, or that were found not to help."""
         user = self.core.users.of(call.user_id)
+        # A critique has a record of its own: it may hurt where the run without it helps.
         on_trial: list[Line] = []
         items: dict[str, str] = {}
         for recalled in found:
@@ -114,12 +124,14 @@ class Preferences(Step[Entries]):
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers, if known; something is always left."""
-        offered = {name for name in map(name_of, call.offered) if name}
-        out = left_out(found, offered, keep=self.keep | call.insisted)
+        # `insisted`: a request that names a tool which is not offered would be an error.
+        proposed = left_out(found, names_of(call.offered), keep=self.keep | call.insisted)
         user = self.core.users.of(call.user_id)
-        on_trial = [Line(tool, item=self.method.rows.key(f"without {tool}", user)) for tool in out]
+        on_trial: list[Line] = []
+        for tool in proposed:
+            on_trial.append(Line(tool, item=self.method.rows.key(f"without {tool}", user)))
         kept = {line.text for line in self.drawn(call, self.on_trial(call, on_trial))}
-        out = {tool: why for tool, why in out.items() if tool in kept}
+        out = {tool: why for tool, why in proposed.items() if tool in kept}
         return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
 
 
@@ -157,8 +169,11 @@ class Reflection(Step[Method]):
         if not isinstance(self.method, Entries):  # steps are kept of runs that went well
             return
         core = self.core
-        failed = [] if failed_call is None else [ToolMessage("", tool_call_id=failed_call, status="error")]
-        run, user = core.read([*call.messages, *failed], call.thread_id).current, core.users.of(call.user_id)
+        messages = list(call.messages)
+        # The tool's error has no message in the state: without one, its call would count as pending.
+        if failed_call is not None:
+            messages.append(ToolMessage("", tool_call_id=failed_call, status="error"))
+        run, user = core.read(messages, call.thread_id).current, core.users.of(call.user_id)
         if not core.read_only:  # a verdict on the thread is on what the user saw last: the error
             with core.lock:
                 core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)

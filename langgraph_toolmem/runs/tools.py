@@ -205,6 +205,16 @@ def name_of(tool: Any) -> str | None:
     return None
 
 
+def names_of(tools: Iterable[Any]) -> frozenset[str]:
+    """Return the names of tools in any form that a chat model takes, without a provider's own tools."""
+    names = set()
+    for tool in tools:
+        name = name_of(tool)
+        if name is not None:
+            names.add(name)
+    return frozenset(names)
+
+
 def _body_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a tool dict that has its name: OpenAI nests it below "function"."""
     function = tool.get("function")

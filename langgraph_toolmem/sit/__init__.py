@@ -23,7 +23,7 @@ The rule as published is in `papers.sit_graph`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -151,10 +151,14 @@ class SIT(Method):
             core.catalogue.adopt(tools)
         core.refresh()
         as_published = policy.kind == "paper"
+        k = policy.k
+        # All that have evidence: the likeliest ones may be changes, which are left out below.
+        if not as_published:
+            k = self.searched
         suggestions = self.suggest_for(
             core.state_of(run, tools),
             summary=summary,
-            k=policy.k if as_published else self.searched,
+            k=k,
             available=available,
             policy=policy,
             names=core.catalogue.records(tools),
@@ -188,7 +192,8 @@ class SIT(Method):
         policy = policy or self.policy
         names = names or self.core.catalogue.records()
         summary = (summary or "").strip()
-        k = policy.k if k is None else k
+        if k is None:
+            k = policy.k
         known = self.core.catalogue.specs
         if available is None and known:
             available = known.keys()
@@ -196,10 +201,12 @@ class SIT(Method):
         hits: list[tuple[str, float]] = []
         if known:
             hits = self._tool_index(known).search(state.user.raw or summary, k=self.searched)
+        # Tools of one name with other parameters have records of other names, and the evidence is by record.
         if names.apart:
             hits = [(names.offered.get(tool, tool), score) for tool, score in hits]
             if allowed is not None:
                 allowed = {names.offered.get(tool, tool) for tool in allowed}
+        # The search above needs no lock; from here on the graph is read, which other threads change.
         with self.core.lock:
             suggestions = self._suggested(state, policy, summary, hits, allowed, k)
         return [of_tool(suggestion, names) for suggestion in suggestions]
@@ -221,29 +228,36 @@ class SIT(Method):
                 self.evidence, source, summary, hits, good=self._good_share, available=allowed, k=k
             )
         near = near_states(state, source, self.evidence, summary=summary)
-        votes = (self._vote(past, policy) for past in near)  # only the first ones are weighed
-        habits = self._habits(state) if policy.unlabelled else {}
+        # Usual order is counted over all runs, so it is left out where only runs that went well may teach.
+        habits: Mapping[str, float] = {}
+        if policy.unlabelled:
+            habits = self._habits(state)
+        votes = self._votes(near, policy)
         return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
 
-    def _vote(self, past: NearState, policy: SITPolicy) -> Vote:
-        """Weigh a state by the feedback on its run."""
-        shares = self._shares(past.seen.run)
-        weight = shares.good + shares.unjudged * policy.unlabelled
-        return Vote(past.similarity, past.seen.target, weight, judged=shares.good > 0)
+    def _votes(self, near: Iterable[NearState], policy: SITPolicy) -> Iterator[Vote]:
+        """Yield past states weighed by the feedback on their runs; only the first ones are asked for."""
+        for past in near:
+            shares = self._shares(past.seen.run)
+            weight = shares.good + shares.unjudged * policy.unlabelled
+            yield Vote(past.similarity, past.seen.target, weight, judged=shares.good > 0)
 
     def _good_share(self, run: str) -> float:
         return self._shares(run).good
 
     def _shares(self, run: str) -> RunShares:
+        # Asked at each suggestion, not when the run is learned: feedback may come later, and turn.
         verdict = self.core.graph.verdict(run)
         if verdict is None:
             return RunShares(0.0, 1.0)
         if verdict.score >= GOOD:
             return RunShares(verdict.weight, 1.0 - verdict.weight)
+        # A bad run teaches nothing: which of its calls was wrong is not known.
         return RunShares(0.0, 0.0)
 
     def _habits(self, state: RunState) -> dict[str, float]:
         """Return how often models called each tool after the same two last symbols, whatever became of the runs."""
+        # The last two symbols: hit@2 on multi-turn calls (bfcl) is 79.2 after one, 80.3 after two, 80.0 after three.
         calls: dict[str, float] = defaultdict(float)
         after_two = windows(state)[2]
         for symbol, counts in self.core.graph.successors.row(after_two).items():
@@ -254,6 +268,7 @@ class SIT(Method):
 
     def _allowed(self, available: Collection[str] | None, state: RunState) -> Collection[str] | None:
         """Return the tools without the destructive ones that were called already for the request."""
+        # What is deleted cannot be restored: a second deletion is the model's own decision.
         marked = self.core.catalogue.marked()
         gone = set()
         for step in state.since_episode:
@@ -267,7 +282,9 @@ class SIT(Method):
     def _tool_index(self, specs: Mapping[str, ToolSpec]) -> LexicalIndex:
         """Return the index of all descriptions, made again when a tool has changed."""
         if self._indexed != specs:
-            self._index = LexicalIndex((spec.name, tool_text(spec)) for spec in specs.values())
+            index = LexicalIndex((spec.name, tool_text(spec)) for spec in specs.values())
+            # The index first: another thread that finds the new specs must find their index.
+            self._index = index
             self._indexed = dict(specs)
         return self._index
 
@@ -277,8 +294,10 @@ class SIT(Method):
     def report(self) -> Section | None:
         with self.core.lock:
             shown, runs = self.core.ledger.figures(self.name), self.evidence.runs
-            states = sum(map(len, runs.values()))
-            waiting = sum(self.core.graph.verdict(run) is None for run in runs)
+            states, waiting = 0, 0
+            for run, transitions_of_run in runs.items():
+                states += len(transitions_of_run)
+                waiting += self.core.graph.verdict(run) is None
         lines = list(shown_in_words("Next tools", shown))
         if lines and waiting:
             lines.append(f"Runs without feedback: {waiting:,}; successful ones teach suggestions more than these.")

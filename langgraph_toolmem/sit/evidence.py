@@ -80,6 +80,7 @@ class SITEvidence(Table):
 
     def add(self, seen: TransitionSeen) -> None:
         """Add a transition of a run; the same step twice counts once."""
+        # Two processes may learn the same step: it counts once, whichever event comes first.
         known = self.runs.setdefault(seen.run, {})
         if seen.step not in known:
             known[seen.step] = seen
@@ -99,6 +100,7 @@ class SITEvidence(Table):
         for step, seen in self.runs.pop(run).items():
             steps = self._by_request.get(seen.request, {})
             steps.pop(step, None)
+            # The key of a request is made of a user's words, so it goes with the last run that had it.
             if not steps:
                 self._by_request.pop(seen.request, None)
 
@@ -112,6 +114,7 @@ class SITEvidence(Table):
     def to_state(self) -> dict[str, Any]:
         plain_runs: dict[str, dict[str, list[Any]]] = {}
         for run, known in self.runs.items():
+            # Run and step are the keys, and are not stored twice.
             plain_runs[run] = {step: list(seen.values()[2:]) for step, seen in known.items()}
         return {"runs": plain_runs}
 
@@ -147,11 +150,13 @@ def near_states(
     The similarity of two states is that of their requests, times 1 − 0.8·(1 − Dice coefficient of their words). Right
     after a user's message the place is the start, whatever tool came before.
     """
+    # Between .5 and .8, the share of the words moves hit@2 by less than a point.
     share_of_words = 0.8
     asked = just_asked(state)
     here = frozenset(state_words(state, summary))
     near = []
     for of_requests, request in known.graph.cases.similar(state.user.raw, state.asked):
+        # The present request is learned as it goes: it would find itself, and suggest what it has just done.
         if request == state.user_key:
             continue
         for seen in known.transitions_of(request):
@@ -192,7 +197,9 @@ def source_of(state: RunState) -> str | None:
             return step.tool
     # Where the head of a history is missing, and no user message shows where the episode begins, a call may be cut off.
     begins_here = state.symbols[0] == START or len(state.since_episode) < len(state.steps) or state.user.raw
-    return START if begins_here else None
+    if begins_here:
+        return START
+    return None
 
 
 def just_asked(state: RunState) -> bool:
@@ -212,6 +219,7 @@ def state_words(state: RunState, summary: str = "") -> list[int]:
 class _Beginning(Repr):
     """Writes the beginning of a value: its first items, three levels deep."""
 
+    # Bounded, so that a list of a thousand rows costs as much as one row, and reads like it.
     def __init__(self) -> None:
         super().__init__()
         self.maxlevel = 3
@@ -225,13 +233,18 @@ def result_in_words(step: ExecutedCall) -> str:
     telling: list[str] = [step.status]
     if step.output is not None:
         for word in _Beginning().repr(step.output).split():
-            if not any(map(str.isdigit, word)):
+            if not _has_digit(word):
                 telling.append(word)
     return " ".join(telling)
 
 
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
 def hashes(text: str) -> list[int]:
     """Return hashes of the words of a state: the 24 smallest, so that similar states keep the same ones."""
+    # Hashes, not words: past states hold nothing of what other users said.
     hashed: set[int] = set()
     for word in words(text):
         if word not in STOP_WORDS:
@@ -242,6 +255,7 @@ def hashes(text: str) -> list[int]:
 def dice(here: frozenset[int], there: Sequence[int]) -> float:
     """Return the Dice coefficient of two sets of words; 1 if both are empty."""
     words_of_both = len(here) + len(there)
+    # Two states without words, as right after a request, do not differ.
     if not words_of_both:
         return 1.0
     return 2 * len(here.intersection(there)) / words_of_both

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
-from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.runs.tools import names_of
 from langgraph_toolmem.sit import SIT, Advice
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 from langgraph_toolmem.turn.hints import Line, StepOutput
@@ -48,7 +48,9 @@ def to_prompt(suggestions: Sequence[Suggestion]) -> str:
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
     plain = []
     for suggestion in suggestions:
-        plain.append({**asdict(suggestion), "score": round(suggestion.score, 4)})
+        fields = asdict(suggestion)
+        fields["score"] = round(suggestion.score, 4)
+        plain.append(fields)
     return {"suggestions": plain}
 
 
@@ -75,6 +77,7 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
     def answer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         try:
             summary_call = _summary_call(runtime, messages_key)
+            # In a held-out episode the model may still call the tool, but gets no advice.
             if summary_call.messages and method.core.held_out(summary_call.messages, summary_call.thread_id):
                 return nothing
             advice = method.advise(
@@ -117,6 +120,7 @@ def _summary_call(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> S
     if runtime is None:
         return SummaryCall()
     messages = list(read_key(runtime.state, messages_key) or ())
+    # A call without an answer is pending: the turn of the summary would not be over, and its text not be read.
     if messages and runtime.tool_call_id:
         messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
     config: RunnableConfig = runtime.config or {}
@@ -124,6 +128,13 @@ def _summary_call(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> S
 
 
 # --- the step ---
+
+
+def _ends_with_summary(messages: Sequence[Any]) -> bool:
+    if not messages:
+        return False
+    last = messages[-1]
+    return isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL
 
 
 class Suggest(Step[SIT]):
@@ -143,16 +154,18 @@ class Suggest(Step[SIT]):
         super().__init__(method)
         self.policy = policy_given(policy, SITPolicy)
         self.tool = make_summary_tool(method, self.policy, messages_key)
-        self.tools = [self.tool] if summary_tool else []
+        self.tools = []
+        if summary_tool:
+            self.tools.append(self.tool)
 
     def compute(self, call: Call) -> Advice | None:
         """Return the suggestions, unless the agent has just asked for some."""
-        last = call.messages[-1] if call.messages else None
-        if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
+        # The answer of the summary tool says them, for a state that the agent itself described.
+        if _ends_with_summary(call.messages):
             return None
         available = None
         if call.tools is not None:
-            available = {name for name in map(name_of, call.offered) if name} - OWN_TOOLS
+            available = names_of(call.offered) - OWN_TOOLS
         return self.method.advise(
             call.messages,
             policy=self.policy,
@@ -165,9 +178,12 @@ class Suggest(Step[SIT]):
     def render(self, call: Call, found: Advice | None) -> StepOutput:
         """Return a line for each suggestion."""
         advice = found
-        suggestions = () if advice is None else advice.suggestions
+        suggestions: tuple[Suggestion, ...] = ()
+        if advice is not None:
+            suggestions = advice.suggestions
 
         def seen(lines: Sequence[Line]) -> Sequence[Line]:
+            # Only here is it known which lines had room in the request: the ledger counts what a model read.
             shown = self.drawn(call, lines)
             if advice is not None:
                 tools = [line.about for line in shown]
