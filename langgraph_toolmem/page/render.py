@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from heapq import heappop, heappush
 from html import escape
@@ -22,12 +23,27 @@ from langgraph_toolmem.graph.state import tool_in_words
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView
 from langgraph_toolmem.report.report import Report, ToolReport
 
-MAX_TOOLS: Final = 400
-MAX_EDGES: Final = 2_000
-MAX_FLOWS: Final = 500
-MAX_CHARS: Final = 200
-MAX_ROWS: Final = 200
-"""Rows of one table."""
+
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """Sizes of the page: that of a memory with 2,000 tools has less than 200 kB.
+
+    Attributes:
+        tools, edges, flows: that the graph has; the most used ones.
+        rows: of one table.
+        line: characters of a text in the graph.
+        text: characters of any other text.
+    """
+
+    tools: int = 400
+    edges: int = 2_000
+    flows: int = 500
+    rows: int = 200
+    line: int = 200
+    text: int = 1_000
+
+
+PAGE_LIMITS: Final = PageLimits()
 
 
 def render_page(
@@ -51,13 +67,16 @@ def render_page(
         lead: sentences and tables in place of what the memory did: those of a replay.
     """
     data, script = _inside_script(_picture(report, view)), _asset("page.js")
-    when = "" if generated is None else f"Read at {_time(generated)} UTC."
+    when = ""
+    if generated is not None:
+        when = f"Read at {_time(generated)} UTC."
     parts = [f"<header><h1>{_text(title)}</h1>"]
     if not lead:
         parts.append(f'<p class="verdict">{_text(report.headline())}</p>')
     parts.append(f'<p class="quiet">{when}</p></header><main>')
     for problem in report.problems:
         parts.append(f'<p class="notice" role="alert"><b>Problem:</b> {_text(problem)}</p>')
+    # What a person has to look at comes before the graph, and figures of hints after it.
     if lead:
         parts += _lead(lead)
     else:
@@ -67,6 +86,7 @@ def render_page(
         parts += _worth(report)
     parts.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
     body = "\n".join(parts)
+    # Names of tools come from anywhere. What slips through the escaping cannot run, load or send anything.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
         "form-action 'none'"
@@ -104,6 +124,7 @@ def _safety(report: Report) -> Iterator[str]:
     else:
         yield '<p class="quiet">None: no tool that may change something was called without the model.</p>'
     wrong = []
+    # With the thread, so that a person can look the conversation up.
     for row in inertia.get("wrong_calls", ()):
         wrong.append((_hour(row["hour"]), row["thread"], row["tool"], row["args"], row["instead"], row["found_by"]))
     if wrong:
@@ -139,8 +160,10 @@ def _worth(report: Report) -> Iterator[str]:
     """Yield what the memory brought: hints, and the sentences of each method behind a disclosure."""
     rows = []
     for title, figures in report.hints():
-        shown, followed, right = (f"{figures.get(name, 0):,.0f}" for name in ("shown", "followed", "right"))
-        rows.append((title, shown, followed, right))
+        row = [title]
+        for name in ("shown", "followed", "right"):
+            row.append(f"{figures.get(name, 0):,.0f}")
+        rows.append(row)
     if rows:
         yield "<h2>Hints</h2>" + _table(("hint", "shown", "followed", "went well"), rows, name="hints")
     yield "<details><summary>Everything the methods report</summary>"
@@ -187,8 +210,11 @@ def _tools(report: Report) -> str:
 
 
 def _checked(tool: ToolReport) -> str:
-    of = tool.right + tool.wrong
-    return f"{tool.right:,} of {of:,} right" if of else ""
+    checks = tool.right + tool.wrong
+    if not checks:
+        return ""
+    # Counts, no share: most tools have few checks.
+    return f"{tool.right:,} of {checks:,} right"
 
 
 # --- the graph's data ---
@@ -196,25 +222,26 @@ def _checked(tool: ToolReport) -> str:
 
 def _picture(report: Report, view: GraphView) -> dict[str, Any]:
     """Return what the script draws: tools, the most used first, and the strongest arrows by the tools' index."""
-    calls = {name: counts.calls for name, counts in view.tools.items()}
-    others = list(report.tools)
-    for edge in view.edges:
-        others += [edge.source, edge.target]
-    for name in others:
-        calls.setdefault(name, report.tools.get(name, ToolReport()).calls)
-    names = sorted(calls, key=lambda name: (name != START, -calls[name], name))[:MAX_TOOLS]
-    index = {name: number for number, name in enumerate(names)}
+    calls = _calls_of_tools(report, view)
+
+    def start_then_most_used(name: str) -> tuple[bool, int, str]:
+        return name != START, -calls[name], name
+
+    names = sorted(calls, key=start_then_most_used)[: PAGE_LIMITS.tools]
+    index: dict[str, int] = {}
+    for number, name in enumerate(names):
+        index[name] = number
     depth, changing = depths(names, view.edges), report["inertia"].get("changing", {})
     tools = []
     for name in names:
         record = report.tools.get(name, ToolReport())
+        # A tool that the report leaves out may have failures in the graph.
         failed = record.failed
         if not failed and name in view.tools:
             failed = view.tools[name].failed
-        title = "start of a run" if name == START else _line(tool_in_words(name)) or "(no name)"
         tools.append(
             {
-                "name": title,
+                "name": _title(name),
                 "start": name == START,
                 "writes": name in changing,
                 "why": _line(changing.get(name, "")),
@@ -226,23 +253,88 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
                 "wrong": record.wrong,
             }
         )
-    edges, flows = _arrows(view, index)
-    return {"tools": tools, "edges": edges, "flows": flows, "left_out": len(calls) - len(names)}
+    left_out = len(calls) - len(names)
+    return {"tools": tools, "edges": _edges(view, index), "flows": _flows(view, index), "left_out": left_out}
 
 
-def _arrows(view: GraphView, index: Mapping[str, int]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Return the strongest edges and flows between the drawn tools, by the tools' index."""
-    edges, flows = [], []
+def _calls_of_tools(report: Report, view: GraphView) -> dict[str, int]:
+    """Return how often each tool was called that the report or the graph has, or that an edge leads to."""
+    # The graph's counts come first: they are what its arrows add up to.
+    calls: dict[str, int] = {}
+    for name, counts in view.tools.items():
+        calls[name] = counts.calls
+    others = list(report.tools)
+    for edge in view.edges:
+        others += [edge.source, edge.target]
+    for name in others:
+        calls.setdefault(name, report.tools.get(name, ToolReport()).calls)
+    return calls
+
+
+def _title(name: str) -> str:
+    if name == START:
+        return "start of a run"
+    return _line(tool_in_words(name)) or "(no name)"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnEdge:
+    """An arrow between two drawn tools, which are given by their index."""
+
+    source: int
+    target: int
+    times: int
+    failed: int
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the fields in the order in which the page's script reads them."""
+        return self.source, self.target, self.times, self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFlow:
+    """The way of a value between two drawn tools, which are given by their index."""
+
+    source: int
+    target: int
+    hits: int
+    misses: int
+    parameter: str
+    origin: str
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the fields in the order in which the page's script reads them."""
+        return self.source, self.target, self.hits, self.misses, self.parameter, self.origin
+
+
+def _edges(view: GraphView, index: Mapping[str, int]) -> list[tuple[Any, ...]]:
+    """Return the strongest edges between the drawn tools."""
+    edges = []
     for edge in view.edges:
         if edge.source in index and edge.target in index and times(edge):
-            edges.append((index[edge.source], index[edge.target], times(edge), edge.failed))
+            edges.append(DrawnEdge(index[edge.source], index[edge.target], times(edge), edge.failed))
+
+    # The same input gives the same page, so arrows that are equally strong have an order too.
+    def strongest_first(edge: DrawnEdge) -> tuple[Any, ...]:
+        return -edge.times, *edge.row()
+
+    edges.sort(key=strongest_first)
+    return [edge.row() for edge in edges[: PAGE_LIMITS.edges]]
+
+
+def _flows(view: GraphView, index: Mapping[str, int]) -> list[tuple[Any, ...]]:
+    """Return the strongest flows of values between the drawn tools."""
+    flows = []
     for flow in view.dataflow:
         if flow.hits and flow.source_tool in index and flow.target_tool in index:
             source, target = index[flow.source_tool], index[flow.target_tool]
-            flows.append((source, target, flow.hits, flow.misses, _line(flow.parameter), _origin(flow)))
-    edges.sort(key=lambda row: (-row[2], *row))
-    flows.sort(key=lambda row: (-row[2], *row))
-    return edges[:MAX_EDGES], flows[:MAX_FLOWS]
+            flows.append(DrawnFlow(source, target, flow.hits, flow.misses, _line(flow.parameter), _origin(flow)))
+
+    def strongest_first(flow: DrawnFlow) -> tuple[Any, ...]:
+        return -flow.hits, *flow.row()
+
+    flows.sort(key=strongest_first)
+    return [flow.row() for flow in flows[: PAGE_LIMITS.flows]]
 
 
 def times(edge: EdgeView) -> int:
@@ -257,10 +349,14 @@ def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
     leads to comes last.
     """
     nodes = set(names)
-    leaving: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    leaving: defaultdict[str, list[EdgeView]] = defaultdict(list)
+    calls_after: defaultdict[str, int] = defaultdict(int)
     for edge in edges:
+        # A loop leads nowhere, and its calls are no share of what comes next.
         if edge.source != edge.target and {edge.source, edge.target} <= nodes and times(edge):
-            leaving[edge.source].append((edge.target, times(edge)))
+            leaving[edge.source].append(edge)
+            calls_after[edge.source] += times(edge)
+    # Dijkstra's algorithm. Each step costs at least 1, so of two equally likely ways the one with fewer steps counts.
     shortest: dict[str, float] = {}
     heap = []
     if START in nodes:
@@ -270,15 +366,17 @@ def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
         if name in shortest:
             continue
         shortest[name] = length
-        total = sum(number for _, number in leaving[name])
-        for target, number in leaving[name]:
-            heappush(heap, (length + 1 - math.log2(number / total), target))
+        for edge in leaving[name]:
+            share = times(edge) / calls_after[name]
+            heappush(heap, (length + 1 - math.log2(share), edge.target))
     last = max(shortest.values(), default=0.0) + 1
     return {name: round(shortest.get(name, last), 6) for name in nodes}
 
 
 def _origin(flow: FlowView) -> str:
-    kind = "argument" if flow.direction == "in" else "output"
+    kind = "output"
+    if flow.direction == "in":
+        kind = "argument"
     return _line(f"{kind} {flow.path}".strip())
 
 
@@ -286,32 +384,40 @@ def _origin(flow: FlowView) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, name: str = "") -> str:
-    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = []
-    for row in rows[:MAX_ROWS]:
-        cells = "".join(f"<td>{_text(cell)}</td>" for cell in row)
-        body.append(f"<tr>{cells}</tr>")
-    named = f' id="{name}"' if name else ""
-    table = f"<table{named}><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    for row in rows[: PAGE_LIMITS.rows]:
+        body.append(f"<tr>{_elements('td', row)}</tr>")
+    opening = "<table>"
+    if name:
+        opening = f'<table id="{name}">'
+    head = _elements("th", columns)
+    # A table wider than a narrow window scrolls by itself, and the page does not.
+    table = f"{opening}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
     more = ""
-    if len(rows) > MAX_ROWS:
-        more = f'<p class="quiet">and {len(rows) - MAX_ROWS:,} more</p>'
+    if len(rows) > PAGE_LIMITS.rows:
+        more = f'<p class="quiet">and {len(rows) - PAGE_LIMITS.rows:,} more</p>'
     return f'<div class="scroll">{table}</div>{more}'
 
 
 def _list(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>"
+    return f"<ul>{_elements('li', lines)}</ul>"
+
+
+def _elements(name: str, texts: Iterable[object]) -> str:
+    """Return an HTML element for each text."""
+    return "".join([f"<{name}>{_text(text)}</{name}>" for text in texts])
 
 
 def _text(text: object) -> str:
-    return escape(_line(str(text), most=1_000))
+    return escape(_line(str(text), most=PAGE_LIMITS.text))
 
 
-def _line(text: str, *, most: int = MAX_CHARS) -> str:
+def _line(text: str, *, most: int = PAGE_LIMITS.line) -> str:
     """Return one line without control characters, of bounded length."""
     text = printable(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return text[: most - 1] + "…"
 
 
 def _hour(hour: int) -> str:
@@ -319,11 +425,13 @@ def _hour(hour: int) -> str:
 
 
 def _time(seconds: float) -> str:
+    # In UTC, as the page says, so that the same input gives the same page on every machine.
     return f"{datetime.fromtimestamp(seconds, tz=timezone.utc):%Y-%m-%d %H:%M}"
 
 
 def _inside_script(value: Any) -> str:
     """Return JSON for a script element: nothing in it can end the element or open a comment."""
+    # HTML knows no escapes inside of a script, but JSON does: the name of a tool may be "</script>".
     text = dumps(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

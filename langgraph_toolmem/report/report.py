@@ -15,25 +15,38 @@ from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.report.savings import MeanCall, Saved, TokenPrice, seconds_in_words
+from langgraph_toolmem.report.savings import NOTHING_SAVED, MeanCall, Saved, TokenPrice, seconds_in_words
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
 _SHADOW: Final = "shadow"
 """Mode of an agent that only watches."""
-MAX_LINES: Final = 40
-MAX_AGENTS: Final = 5
-"""Agents that the printed report describes, those seen last."""
-MAX_CHANGES: Final = 5
-"""Changes that the printed report shows; the page has more."""
-MAX_WRONG: Final = 5
-"""Wrong calls that the printed report shows; the page has more."""
-MAX_THREADS: Final = 5
-"""Threads that a sentence names."""
-FEW: Final = 20
-"""Checks below which the report gives no share."""
-RIGHT: Final = 0.95
-"""Share of right checks below which the wrong ones are worth a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLimits:
+    """Sizes of the printed report, and bounds of its judgement. The page shows more.
+
+    Attributes:
+        lines: of the whole report.
+        agents: that are described, those seen last.
+        changes: of the memory that are shown.
+        wrong: wrong calls that are shown.
+        threads: that a sentence names.
+        few_checks: checks below which the report gives no share.
+        right: share of right checks below which the wrong ones are worth a look.
+    """
+
+    lines: int = 40
+    agents: int = 5
+    changes: int = 5
+    wrong: int = 5
+    threads: int = 5
+    few_checks: int = 20
+    right: float = 0.95
+
+
+REPORT_LIMITS: Final = ReportLimits()
 
 
 @dataclass(frozen=True)
@@ -91,18 +104,24 @@ class ShadowReport:
 
     def in_words(self, waiting: float | None, currency: str | None) -> str:
         """Return what the agent would have saved, and what would have been wrong, in one or two sentences."""
-        name = f"agent {self.agent!r}" if self.agent else "the agent"
+        name, kind = "the agent", "look-ups"
+        if self.agent:
+            name = f"agent {self.agent!r}"
+        if self.writes:
+            kind = "calls"
         about = self.would_save.in_words(waiting, currency)
         if about:
             about = f" (about {about})"
-        kind = "calls" if self.writes else "look-ups"
         line = (
             f"In shadow mode {name} would have saved {self.would_save.calls:,} of {self.turns:,} model calls{about}, "
             f"with {self.wrong:,} {kind} in vain."
         )
         if self.threads:
-            others = " and others" if len(self.threads) > MAX_THREADS else ""
-            line += f" Wrong in thread {', '.join(self.threads[:MAX_THREADS])}{others}."
+            most = REPORT_LIMITS.threads
+            line += f" Wrong in thread {', '.join(self.threads[:most])}"
+            if len(self.threads) > most:
+                line += " and others"
+            line += "."
         return line
 
 
@@ -191,7 +210,7 @@ class Report:
     right: int = 0
     wrong: int = 0
     precision: float | None = None
-    saved: Saved = field(default_factory=lambda: Saved(0))
+    saved: Saved = NOTHING_SAVED
     model_seconds: float | None = None
     cpu_seconds: float = 0.0
     cpu_seconds_behind: float = 0.0
@@ -209,14 +228,16 @@ class Report:
 
     def __getitem__(self, method: str) -> Mapping[str, Any]:
         """Return the figures of a method; empty if it has none."""
-        section = self.sections.get(method)
-        return {} if section is None else section.figures
+        if method not in self.sections:
+            return {}
+        return self.sections[method].figures
 
     @property
     def waiting(self) -> float | None:
         """Return the seconds of waiting for the model that a run without the memory has."""
         if self.model_seconds is None:
             return None
+        # The saved calls never happened: their seconds are those of the mean call.
         return self.model_seconds + (self.saved.seconds or 0.0)
 
     def hints(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -228,14 +249,16 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         plain = asdict(self)
+        # Figures alone: sentences and tables say the same for people.
         plain["sections"] = {name: section["figures"] for name, section in plain["sections"].items()}
         return plain
 
     def __str__(self) -> str:
-        lines = self.lines()[: MAX_LINES - 2]
+        # Two lines stay for the tools: the most used one, and how many there are more.
+        lines = self.lines()[: REPORT_LIMITS.lines - 2]
         tools = self.tools_by_use()
-        width = max((len(name) for name in self.tools), default=0)
-        room = min(len(tools), MAX_LINES - 1 - len(lines))
+        width = max(map(len, self.tools), default=0)
+        room = min(len(tools), REPORT_LIMITS.lines - 1 - len(lines))
         for name, tool in tools[:room]:
             lines.append(
                 f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
@@ -247,25 +270,39 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return all but the tools: the judgement, problems, what to review, and what each method says."""
+        # Problems and what the memory did by itself come before the figures: the report is cut at its end.
         lines = [self.headline()]
-        lines.extend(f"Problem: {problem}" for problem in self.problems)
+        for problem in self.problems:
+            lines.append(f"Problem: {problem}")
         lines += self.worth()
         lines += self.setup()
         for withdrawal in self.withdrawn():
             lines.append(f"Withdrawn: {withdrawal}")
-        changes = self["inertia"].get("changes", ())
-        for change in changes[:MAX_CHANGES]:
+        lines += self._changes()
+        lines += self._wrong_calls()
+        return lines + self.sentences()
+
+    def _changes(self) -> list[str]:
+        """Return the changes that the memory made without the model."""
+        changes, most = self["inertia"].get("changes", ()), REPORT_LIMITS.changes
+        lines = []
+        for change in changes[:most]:
             call = f"{change['tool']}({shortened(change['args'], 60)})"
             lines.append(f"Changed by the memory: {call} in {_thread(change)}: {change['status']}")
-        if len(changes) > MAX_CHANGES:
-            lines.append(f"and {len(changes) - MAX_CHANGES:,} changes more")
-        wrong = self["inertia"].get("wrong_calls", ())
-        for row in wrong[:MAX_WRONG]:
+        if len(changes) > most:
+            lines.append(f"and {len(changes) - most:,} changes more")
+        return lines
+
+    def _wrong_calls(self) -> list[str]:
+        """Return the calls that turned out wrong, with the right ones."""
+        wrong, most = self["inertia"].get("wrong_calls", ()), REPORT_LIMITS.wrong
+        lines = []
+        for row in wrong[:most]:
             call = f"{row['tool']}({shortened(row['args'], 60)})"
             lines.append(f"Wrong, {row['found_by']}: {call} in {_thread(row)}; right: {shortened(row['instead'], 80)}")
-        if len(wrong) > MAX_WRONG:
-            lines.append(f"and {len(wrong) - MAX_WRONG:,} wrong calls more")
-        return lines + self.sentences()
+        if len(wrong) > most:
+            lines.append(f"and {len(wrong) - most:,} wrong calls more")
+        return lines
 
     def headline(self) -> str:
         """Return one sentence with a judgement: what was saved, how often it was right, and whether to trust it."""
@@ -275,17 +312,21 @@ class Report:
         saved = self._savings()
         if not checks:
             return f"{saved}; nothing was checked yet: too early to trust it."
+        # The lower limit of the share, not the share: 20 of 20 right checks are no 100 %.
         least = ""
-        if checks >= FEW:
+        if checks >= REPORT_LIMITS.few_checks:
             least = f", at least {math.floor(100 * lower_limit(self.right, checks))} %"
         kinds = self["inertia"].get("checks_by_kind") or {"it": {"checks": checks, "right": self.right}}
         return f"{saved}; {self.right:,} of {checks:,} checks right{least}; {_trust(kinds)}."
 
     def _savings(self) -> str:
         """Return the saved model calls, with those that shadow mode would have saved."""
-        would_save = sum(agent.would_save.calls for agent in self.shadow)
+        would_save, watched = 0, 0
+        for agent in self.shadow:
+            would_save += agent.would_save.calls
+            watched += agent.turns
+        # "Saved 0 of 200" read as a failure where every agent only watched.
         if self.shadow and not self.saved.calls:
-            watched = sum(agent.turns for agent in self.shadow)
             return f"Would have saved {would_save:,} of {watched:,} model calls in shadow mode"
         if self._watches_only():
             return f"Watched {self.turns:,} model calls in shadow mode"
@@ -296,8 +337,8 @@ class Report:
 
     def _watches_only(self) -> bool:
         """Return True if no agent ever acted: each is in shadow mode."""
-        agents = self["inertia"].get("agents", ())
-        return bool(agents) and not self.saved.calls and all(agent["mode"] == _SHADOW for agent in agents)
+        modes = {agent["mode"] for agent in self["inertia"].get("agents", ())}
+        return modes == {_SHADOW} and not self.saved.calls
 
     def worth(self) -> list[str]:
         """Return what the memory saved or would have saved, and the processor time that it took."""
@@ -305,7 +346,8 @@ class Report:
         about = self.saved.in_words(self.waiting, self.currency)
         if self.saved.calls and about:
             lines.append(f"Saved about {about}.")
-        lines.extend(agent.in_words(self.waiting, self.currency) for agent in self.shadow)
+        for agent in self.shadow:
+            lines.append(agent.in_words(self.waiting, self.currency))
         if self.cpu_seconds:
             took = f"The memory took {seconds_in_words(self.cpu_seconds)} of processor time"
             if self.turns:
@@ -321,30 +363,38 @@ class Report:
         if "mode" not in inertia:
             return []
         reads, writes = inertia["declared"]
-        agents = inertia.get("agents", ())
+        agents, most = inertia.get("agents", ()), REPORT_LIMITS.agents
         if not agents:
             return [
                 f"Mode: {inertia['mode']}; policy: {inertia['kind']}. Declared: {reads:,} tools that only read, "
                 f"{writes:,} that may write without the model."
             ]
-        lines = [_agent_in_words(agent) for agent in agents[:MAX_AGENTS]]
-        if len(agents) > MAX_AGENTS:
-            lines.append(f"and {len(agents) - MAX_AGENTS:,} agents or policies more")
+        # Policies are the agents' own: two agents on one memory may differ in mode and in what they may write.
+        lines = [_agent_in_words(agent) for agent in agents[:most]]
+        if len(agents) > most:
+            lines.append(f"and {len(agents) - most:,} agents or policies more")
         lines.append(f"Declared: {reads:,} tools that only read.")
         return lines
 
     def withdrawn(self) -> list[str]:
         """Return what the memory may not do at present, although the policy allows it."""
         inertia = self["inertia"]
-        refused = inertia.get("refused", ())
-        lines = [f"{tool}: a person refused or edited such a call" for tool in refused]
+        lines = []
+        for tool in inertia.get("refused", ()):
+            lines.append(f"{tool}: a person refused or edited such a call")
+        # `is False`: without the shortcut there is no such figure.
         if inertia.get("budget_open") is False:
             lines.append("calls in the model's place: the budget of misses is used up")
         return lines
 
     def tools_by_use(self) -> list[tuple[str, ToolReport]]:
-        """Return the tools, most skipped first, then most called."""
-        return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
+        """Return the tools with their names, most skipped first, then most called."""
+
+        def most_skipped_first(name: str) -> tuple[int, int, str]:
+            tool = self.tools[name]
+            return -tool.skipped, -tool.calls, name
+
+        return [(name, self.tools[name]) for name in sorted(self.tools, key=most_skipped_first)]
 
     def sentences(self) -> list[str]:
         """Return the facts behind the headline, in a few sentences."""
@@ -364,15 +414,19 @@ class Report:
         for section in self.sections.values():
             lines += section.sentences
         if self.jobs.pending:
-            failing = f", {self.jobs.failing:,} of them failed before" if self.jobs.failing else ""
-            lines.append(f"Entries and critiques still to be written: {self.jobs.pending:,}{failing}.")
+            pending = f"Entries and critiques still to be written: {self.jobs.pending:,}"
+            if self.jobs.failing:
+                pending += f", {self.jobs.failing:,} of them failed before"
+            lines.append(f"{pending}.")
         if self.jobs.dead:
             lines.append(f"Given up after many failures: {self.jobs.dead:,}; see `toolmem doctor`.")
         return lines
 
 
 def _thread(row: Mapping[str, Any]) -> str:
-    return f"thread {row['thread']}" if row["thread"] else "a run without a thread"
+    if not row["thread"]:
+        return "a run without a thread"
+    return f"thread {row['thread']}"
 
 
 def _agent_in_words(agent: Mapping[str, Any]) -> str:
@@ -392,14 +446,15 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
 
 def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
     """Return which kinds of calls, such as reads and writes, can be trusted by their checks."""
+    # Apart for reads and writes: many checks of look-ups say nothing of changes. The worst judgement comes first.
     judged: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
     for kind, record in kinds.items():
         checks = record["checks"]
         if not checks:
             continue
-        if checks < FEW:
+        if checks < REPORT_LIMITS.few_checks:
             word = "too early to trust"
-        elif record["right"] >= RIGHT * checks:
+        elif record["right"] >= REPORT_LIMITS.right * checks:
             word = "trust"
         else:
             word = "look at what was wrong with"
@@ -426,26 +481,20 @@ def make_report(
         return int(counters.get(name, 0))
 
     right, wrong = number("right"), number("wrong")
-    skipped = sum(number(name) for name in _SKIPPED)
+    skipped = sum(map(number, _SKIPPED))
+    precision = None
+    if right + wrong:
+        precision = right / (right + wrong)
     inertia: Mapping[str, Any] = {}
     if "inertia" in sections:
         inertia = sections["inertia"].figures
+    # Look-ups before the model save calls too, but the shortcut took none of these turns.
     before_the_model = inertia.get("context", {}).get("saved", 0)
     mean = MeanCall.of(counters)
-    judged = good = judged_with_shortcut = good_with_shortcut = 0
-    for run in graph.runs.values():
-        if run.score is None:
-            continue
-        went_well = run.score >= GOOD
-        judged += 1
-        good += went_well
-        if run.shortcuts > 0:
-            judged_with_shortcut += 1
-            good_with_shortcut += went_well
-    tools = {}
-    for name in sorted({*graph.tools, *graph.by_tool}):
-        if _known(graph, name):
-            tools[name] = _tool(graph, name)
+    currency = None
+    if price is not None:
+        currency = price.currency
+    feedback = _feedback(graph)
     return Report(
         turns=graph.turns,
         calls=number("calls"),
@@ -455,23 +504,47 @@ def make_report(
         skipped_stopped=number("acted_stopped"),
         right=right,
         wrong=wrong,
-        precision=right / (right + wrong) if right + wrong else None,
+        precision=precision,
         saved=mean.times(skipped + before_the_model, price),
         model_seconds=mean.waited,
         cpu_seconds=counters.get(CPU_SECONDS, 0.0),
         cpu_seconds_behind=counters.get(CPU_BEHIND, 0.0),
-        currency=price.currency if price else None,
+        currency=currency,
         shadow=_in_shadow(inertia, mean, price),
-        runs_judged=judged,
-        runs_good=good,
-        judged_with_shortcut=judged_with_shortcut,
-        good_with_shortcut=good_with_shortcut,
-        tools=tools,
+        runs_judged=feedback.judged,
+        runs_good=feedback.good,
+        judged_with_shortcut=feedback.judged_with_shortcut,
+        good_with_shortcut=feedback.good_with_shortcut,
+        tools=_tools(graph),
         sections=sections,
         holdout=holdout,
         jobs=JobsReport(**jobs),
         problems=problems,
     )
+
+
+@dataclass(slots=True)
+class _Feedback:
+    """Numbers of runs with feedback; the fields are those of `Report`."""
+
+    judged: int = 0
+    good: int = 0
+    judged_with_shortcut: int = 0
+    good_with_shortcut: int = 0
+
+
+def _feedback(graph: ToolGraph) -> _Feedback:
+    feedback = _Feedback()
+    for run in graph.runs.values():
+        if run.score is None:
+            continue
+        went_well = run.score >= GOOD
+        feedback.judged += 1
+        feedback.good += went_well
+        if run.shortcuts > 0:
+            feedback.judged_with_shortcut += 1
+            feedback.good_with_shortcut += went_well
+    return feedback
 
 
 def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | None) -> tuple[ShadowReport, ...]:
@@ -481,6 +554,7 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
         record = agent["shadow"]
         if not record["checks"]:
             continue
+        # A dict: each thread once, and the newest first, as the wrong calls are.
         threads: dict[str, None] = {}
         for row in inertia["wrong_calls"]:
             if row["agent"] == agent["key"] and row["thread"]:
@@ -491,17 +565,26 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
     return tuple(reports)
 
 
-def _known(graph: ToolGraph, name: str) -> bool:
-    entry = graph.tools.get(name, {})
-    return bool(entry.get("ok") or entry.get("failed") or name in graph.by_tool)
+def _tools(graph: ToolGraph) -> dict[str, ToolReport]:
+    """Return the tools that were called, or predicted and checked, by name."""
+    tools = {}
+    for name in sorted({*graph.tools, *graph.by_tool}):
+        tool = _tool(graph, name)
+        # The graph also has tools whose calls were never executed.
+        if tool.calls or name in graph.by_tool:
+            tools[name] = tool
+    return tools
 
 
 def _tool(graph: ToolGraph, name: str) -> ToolReport:
     entry, record = graph.tools.get(name, {}), graph.by_tool.get(name, {})
+    skipped = 0.0
+    for counter in _SKIPPED:
+        skipped += record.get(counter, 0)
     return ToolReport(
         calls=int(entry.get("ok", 0) + entry.get("failed", 0)),
         failed=int(entry.get("failed", 0)),
-        skipped=int(sum(record.get(name, 0) for name in _SKIPPED)),
+        skipped=int(skipped),
         right=int(record.get("right", 0)),
         wrong=int(record.get("wrong", 0)),
     )
@@ -515,24 +598,29 @@ def compare(episodes: Iterable[Episode]) -> HoldoutReport:
     with_memory: list[Episode] = []
     held_out: list[Episode] = []
     for episode in episodes:
-        side = held_out if episode.held else with_memory
-        side.append(episode)
+        if episode.held:
+            held_out.append(episode)
+        else:
+            with_memory.append(episode)
     return HoldoutReport(_arm(with_memory), _arm(held_out))
 
 
 def _arm(episodes: Sequence[Episode]) -> Side:
-    scores, calls, tokens = [], [], []
+    judged, good = 0, 0
+    calls, tokens = [], []
     for episode in episodes:
         if episode.good is not None:
-            scores.append(episode.good)
+            judged += 1
+            good += episode.good >= GOOD
+        # Without calls or without usage, an episode says nothing of the mean; as 0 it would flatter its side.
         if episode.calls:
             calls.append(episode.calls)
         if episode.tokens:
             tokens.append(episode.tokens)
-    return Side(
-        episodes=len(episodes),
-        judged=len(scores),
-        good=sum(score >= GOOD for score in scores),
-        model_calls=fmean(calls) if calls else None,
-        tokens=fmean(tokens) if tokens else None,
-    )
+    return Side(len(episodes), judged, good, _mean(calls), _mean(tokens))
+
+
+def _mean(numbers: Sequence[float]) -> float | None:
+    if not numbers:
+        return None
+    return fmean(numbers)

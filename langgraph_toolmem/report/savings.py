@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from langgraph_toolmem.base.checks import expect, is_number
 from langgraph_toolmem.core.costs import CALL_SECONDS, TIMED_CALLS, TIMED_WORDS, WORD_SECONDS
@@ -36,16 +36,24 @@ class TokenPrice:
         if self.cached is not None:
             names.append("cached")
         for name in names:
-            price = f"money per million tokens, from 0 to {_MAX_PRICE:.0e}"
-            expect(self, name, price, lambda value: is_number(value) and 0 <= value <= _MAX_PRICE)
-        expect(self, "currency", "a name such as 'USD'", lambda name: str.isprintable(name) and bool(name.strip()))
+            expect(self, name, f"money per million tokens, from 0 to {_MAX_PRICE:.0e}", _is_price)
+        expect(self, "currency", "a name such as 'USD'", _is_printable_name)
 
     def of(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0) -> float:
         """Return the price of so many tokens; `cached_tokens` of the input come from the provider's cache."""
+        # `input_tokens` has the cached ones in it, as the usage of LangChain's messages does.
         less = 0.0
         if self.cached is not None:
             less = cached_tokens * (self.input - self.cached)
         return (input_tokens * self.input - less + output_tokens * self.output) / 1_000_000
+
+
+def _is_price(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= _MAX_PRICE
+
+
+def _is_printable_name(value: Any) -> bool:
+    return str.isprintable(value) and bool(value.strip())
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,9 @@ class Saved:
         return ", ".join(parts)
 
 
+NOTHING_SAVED: Final = Saved(0)
+
+
 @dataclass(frozen=True)
 class MeanCall:
     """The mean model call of a memory's record.
@@ -104,6 +115,7 @@ class MeanCall:
         """Read the means out of the counters of the evidence graph."""
         seconds = given = made = waited = None
         cached = 0.0
+        # Calls that were answered in words have a mean of their own: they are never saved.
         timed = counters.get(TIMED_CALLS, 0)
         if timed:
             seconds = counters.get(CALL_SECONDS, 0.0) / timed
@@ -134,7 +146,9 @@ class MeanCall:
 
 def money_in_words(amount: float, currency: str | None) -> str:
     """Format an amount of money: "1,234.50 USD"; small ones to a hundredth of a cent: "0.0042 USD"."""
-    digits = 4 if 0 < amount < 1 else 2
+    digits = 2
+    if 0 < amount < 1:
+        digits = 4
     return f"{amount:,.{digits}f} {currency or ''}".rstrip()
 
 

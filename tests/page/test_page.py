@@ -15,7 +15,7 @@ from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.render import depths
-from langgraph_toolmem.report.report import MAX_LINES, Report, ShadowReport, ToolReport
+from langgraph_toolmem.report.report import REPORT_LIMITS, Report, ShadowReport, ToolReport
 from langgraph_toolmem.report.savings import Saved
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def test_the_printed_report_has_at_most_forty_lines() -> None:
         sections=kinds_of_predictions(changes=CHANGES * 30),
     )
     lines = str(long).splitlines()
-    assert len(lines) == MAX_LINES == 40
+    assert len(lines) == REPORT_LIMITS.lines == 40
     assert lines[0] == long.headline()
     assert "and 25 changes more" in lines
     assert lines[-1].endswith("tools more")
