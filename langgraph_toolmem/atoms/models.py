@@ -127,9 +127,11 @@ class AtomWriter:
         pattern = self._remembered.get(step.atom.call)
         if pattern is None:
             answer = self._model.ask(_wording(step), RunnableConfig(run_name="toolmem_atoms"))
+            # Not an error: the atom in the run's words stays.
             if answer.value is None:
                 logger.warning("the model-free atom is kept: %s", answer.reason)
                 return None
+            # Emptied as a whole: a kind of step that comes again costs one more question.
             if len(self._remembered) >= PROMPT_LIMITS.remembered:
                 self._remembered.clear()
             pattern = self._remembered[step.atom.call] = answer.value
@@ -369,6 +371,7 @@ def _one_line(text: str) -> str:
 
 def said_in(run: Run) -> str:
     """Return all that was said, called and answered, in lower case and with single blanks."""
+    # A model copies a value with other blanks or capitals than it has in an answer.
     parts: list[str] = []
     for event in run.events:
         if isinstance(event, UserMessage):

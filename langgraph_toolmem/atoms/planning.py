@@ -154,6 +154,7 @@ class HintPlanner:
         # Held over the two dicts only, never while a model or Chroma is asked.
         self._lock = threads.lock()
         self._warned = False
+        # A planner without atoms has nothing to show, so from its first use on runs are kept.
         method.begin()
         method.core.texts.register(self.forget)
 
@@ -177,6 +178,7 @@ class HintPlanner:
             NamespaceError: the namespace needs a user id.
         """
         self._method.asked += 1
+        # By user too: two users may have threads of one name.
         thread, purges = (thread_id, user_id), self._method.core.texts.purges
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)
@@ -239,6 +241,7 @@ class HintPlanner:
             answer = yield from self._model.asking(prompt)
         except Exception as error:  # noqa: BLE001 - whatever a provider raises: there is a question without it
             self._failed(error)
+            # An error counts as a useless answer: a model that is away would delay every step.
             look.record.missed += 1
             return AskedPlan(look.question, {**told, "model_calls": 1, "planner": type(error).__name__})
         usage = answer.usage or {"input_tokens": 0, "output_tokens": 0}
@@ -303,6 +306,7 @@ class HintPlanner:
             if reasons[hit.atom.id]:
                 continue
             line = Line(pattern(hit), hit.tool)
+            # Also where it has no room: the hits that follow are worse, and are not put in its place.
             room -= len(line.text) + 1
             if len(shown) == self._settings.k:
                 reasons[hit.atom.id] = "others fit better"

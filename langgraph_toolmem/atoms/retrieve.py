@@ -81,12 +81,14 @@ class Resolver:
             likeness = self._likeness(atom, name)
             if best is None or likeness > best.likeness:
                 best = Resolved(name, likeness)
+        # Below that, the most alike tool of another agent does something else.
         if best is None or best.likeness < 0.5:
             return None
         return best
 
     def _likeness(self, atom: Atom, name: str) -> float:
         """Return the likeness of tools: .7 · that of their descriptions + .3 · the share of parameters in common."""
+        # Tools of one family are described alike; their parameters tell them apart.
         spec = self._tools.specs[name]
         said = similarity(sparse(atom.about), sparse(self._tools.about(name)))
         given, takes = set(atom.arguments), set(spec.properties)

@@ -210,6 +210,7 @@ class Known:
             return []
         near = []
         for other in self.types:
+            # An ID may be any id, but a NAME or a TEXT is too little for an ORDER_NAME.
             is_looser = label.endswith(f"_{other}") and (other == "ID" or other not in KINDS)
             if is_looser or other.endswith(f"_{label}"):
                 near.append(other)
@@ -246,6 +247,7 @@ class Known:
             self._hide(key, value)
         if key in self._secrets or len(key) > self.max_value:
             return
+        # Popped first: what is said again is the latest, which `filled` takes and the limits keep.
         values = self._slots.setdefault(label, {})
         values.pop(key, None)
         values[key] = value

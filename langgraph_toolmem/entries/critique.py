@@ -51,6 +51,7 @@ class Critique(BaseModel):
         lines = []
         if self.went_wrong.strip():
             lines.append(f"What went wrong: {_line(self.went_wrong)}")
+        # The tool is named by the number of the call: a model may write a name that the run does not have.
         tool = self.blamed(entry)
         if tool:
             lines.append(f"Where: call {self.call}, {tool}.")
@@ -108,6 +109,7 @@ def critique(
     """
     structured = StructuredModel(model, Critique, check=_problem)
     answer = structured.ask(_asked(entry, tools, similar), RunnableConfig(run_name="toolmem_critique"))
+    # The job fails, and is tried again later.
     if answer.value is None:
         raise InputError(f"The model's answer is no critique: {answer.reason or answer.refusal}.")
     return answer.value

@@ -173,6 +173,7 @@ class Entry:
 
     def with_feedback(self, score: float, comment: str, user: str = "") -> Entry:
         """Return the entry with feedback, which a user gives only to runs of their own and to those of nobody."""
+        # Two users may have threads of one name, and so runs of one digest.
         if user and self.user and self.user != user:
             return self
         text = shortened(clean(comment.strip()), ENTRY_LIMITS.comment)
@@ -265,6 +266,7 @@ def _call(step: ExecutedCall) -> EntryCall:
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments as JSON values of about the most characters allowed; long ones are cut to texts."""
+    # Through JSON and back, so that an entry is equal to the one that is read from the disk later.
     text = clean(as_text(dict(args)))
     try:
         plain = dict(json.loads(text))

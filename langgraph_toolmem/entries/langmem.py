@@ -70,13 +70,13 @@ class EntryBaseStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations: from the other store, and for gets and searches from the entries as well."""
         given = list(ops)
-        theirs = self.inner.batch([_for_inner(op) for op in given])
+        theirs = self.inner.batch(_for_inner(given))
         return self._answers(given, theirs)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async variant of `batch`."""
         given = list(ops)
-        theirs = await self.inner.abatch([_for_inner(op) for op in given])
+        theirs = await self.inner.abatch(_for_inner(given))
         # In a thread: the entries wait for the disk, and for what is being written.
         return await asyncio.to_thread(self._answers, given, theirs)
 
@@ -160,11 +160,15 @@ class EntryBaseStore(BaseStore):
         return sorted(rows.all(owner), key=newest_first)
 
 
-def _for_inner(op: Op) -> Op:
-    # A page of two stores that alternate may begin anywhere in the other one, so it gives all before the page's end.
-    if isinstance(op, SearchOp):
-        return op._replace(limit=op.offset + op.limit, offset=0)
-    return op
+def _for_inner(ops: Iterable[Op]) -> list[Op]:
+    """Return the operations for the other store."""
+    changed: list[Op] = []
+    for op in ops:
+        # A page of two stores that alternate may begin anywhere in the other one: it gives all before the page's end.
+        if isinstance(op, SearchOp):
+            op = op._replace(limit=op.offset + op.limit, offset=0)
+        changed.append(op)
+    return changed
 
 
 def _item(entry: Entry, namespace: Namespace) -> SearchItem:

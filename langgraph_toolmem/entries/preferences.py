@@ -110,6 +110,7 @@ def _ratings(entries: Iterable[Entry], user: str | None) -> dict[str, Ratings]:
 
 def _rated_tools(entry: Entry) -> tuple[str, ...]:
     """Return the tools that feedback is about: those executed, or the one whose call a critique names."""
+    # Otherwise a right search before a wrong change would be avoided too.
     if entry.failed and entry.blamed in entry.tools:
         return (entry.blamed,)
     return entry.tools
@@ -123,6 +124,7 @@ def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Col
         offered: names of the tools of this step; empty if they are unknown.
         keep: tools that stay whatever the ratings say.
     """
+    # Left out before blame is shared: a tool that stays explains no bad run.
     avoided = []
     for preference in found:
         if not preference.liked and preference.tool not in OWN_TOOLS and preference.tool not in keep:

@@ -8,7 +8,7 @@ distinguish the two: the words that an entry shares with its nearest neighbours 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -393,8 +393,8 @@ class TermWeights:
 
     def of(self, terms: Sequence[str], seen: npt.ArrayLike) -> Floats:
         """Return their weights; `seen`: how many of the requests that are compared have each."""
-        known = np.array([self._seen.get(term, 0) for term in terms], float)
-        stability = np.array([self._stability.get(term, self._mean) for term in terms], float)
+        known = _numbers_of(terms, self._seen)
+        stability = _numbers_of(terms, self._stability, self._mean)
         # The sample may be older than the rows that are compared.
         often = np.maximum(known, seen)
         requests = max(self._requests, np.max(seen, initial=0))
@@ -402,7 +402,7 @@ class TermWeights:
 
     def _learn(self, texts: Incidence) -> None:
         rows, columns, terms, count = texts
-        seen = np.array([self._seen[term] for term in terms], float)
+        seen = _numbers_of(terms, self._seen)
         similarity = texts.similarities(range(count), _base_weights(terms, seen, count)).dice
         # Equal texts share all their words, so they would make every name stable.
         similarity[similarity >= RELEVANCE.same] = 0.0
@@ -420,6 +420,11 @@ class TermWeights:
             self._mean = float(hits.sum() / total.sum())
             share = (hits + RELEVANCE.prior * self._mean) / (total + RELEVANCE.prior)
             self._stability = dict(zip(terms, share.tolist(), strict=True))
+
+
+def _numbers_of(terms: Iterable[str], known: Mapping[str, float], otherwise: float = 0.0) -> Floats:
+    """Return the number of each term; `otherwise` for those without one."""
+    return np.array([known.get(term, otherwise) for term in terms], float)
 
 
 def _learn_weights(sample: Sequence[Entry]) -> TermWeights:

@@ -77,11 +77,10 @@ class ShownRun:
         """Return the calls in one line; of too many, those in the middle go."""
         entry = self.entry
         named = [call for call in entry.calls if call.tool in self.named]
+        calls = [self._call(call, detail.args) for call in named]
         hidden = len(entry.calls) - len(named)
         if hidden:
-            calls = [self._call(call, detail.args) for call in named[: detail.calls]]
-            return "; ".join([*calls, f"{hidden} that may change something"])
-        calls = [self._call(call, detail.args) for call in named]
+            return "; ".join([*calls[: detail.calls], f"{hidden} that may change something"])
         # What the entry itself leaves out was in the middle.
         before, left_out = len(calls) // 2, entry.left_out
         if len(calls) > detail.calls:

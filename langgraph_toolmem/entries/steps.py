@@ -61,13 +61,19 @@ class Recall(Step[Entries]):
         def seen(in_request: Sequence[Line]) -> Sequence[Line]:
             # Only here is it known which lines had room in the request: the ledger counts what a model read.
             kept = self.drawn(call, in_request)
-            runs = [recalled for line, recalled in recalled_of.items() if line in kept]
+            runs = []
+            for line, recalled in recalled_of.items():
+                if line in kept:
+                    runs.append(recalled)
             with self.errors:
                 self.method.note_shown(call.messages, runs, thread_id=call.thread_id, user_id=call.user_id)
             return kept
 
+        head = ""
+        if lines:
+            head = HEAD
         return StepOutput(
-            head=HEAD if lines else "",
+            head=head,
             lines=self.on_trial(call, lines),
             seen=seen,
             sure=max((recalled.score for recalled in shown), default=0.0),

@@ -439,6 +439,7 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
     if agent["never"]:
         never = f"; never without the model: {', '.join(agent['never'])}"
     result = f"It saved {agent['saved']:,} of {agent['turns']:,} model calls."
+    # "It saved 0" would read as a failure of an agent that only watches.
     if agent["mode"] == _SHADOW and not agent["saved"]:
         result = f"It watched {agent['turns']:,} model calls."
     return f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. {result}"
@@ -551,6 +552,7 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
     """Return the agents in shadow mode whose calls were checked."""
     reports = []
     for agent in inertia.get("agents", ()):
+        # An agent that acted and was never checked in shadow mode has nothing that it would have saved.
         record = agent["shadow"]
         if not record["checks"]:
             continue
@@ -559,6 +561,7 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
         for row in inertia["wrong_calls"]:
             if row["agent"] == agent["key"] and row["thread"]:
                 threads[row["thread"]] = None
+        # Wrong calls save nothing: the model has to be asked all the same.
         would_save = mean.times(record["right"], price)
         writes = bool(agent["may_write"])
         reports.append(ShadowReport(agent["name"], agent["turns"], would_save, record["wrong"], writes, tuple(threads)))

@@ -119,6 +119,7 @@ class MeanCall:
         timed = counters.get(TIMED_CALLS, 0)
         if timed:
             seconds = counters.get(CALL_SECONDS, 0.0) / timed
+        # Apart from `timed`: an agent that only answered in words has waited, but shows no mean of what is saved.
         if timed + counters.get(TIMED_WORDS, 0):
             waited = counters.get(CALL_SECONDS, 0.0) + counters.get(WORD_SECONDS, 0.0)
         with_usage = counters.get("turns_with_tokens", 0)
@@ -130,6 +131,7 @@ class MeanCall:
 
     def times(self, calls: int, price: TokenPrice | None) -> Saved:
         """Return what so many calls cost."""
+        # Estimated by the mean of the calls made: a call that was saved has no seconds and no tokens of its own.
         seconds = given = made = money = None
         if self.seconds is not None:
             seconds = calls * self.seconds

@@ -119,7 +119,9 @@ class SIT(Method):
         """
         _check(summary, k, available, policy)
         core = self.core
-        run, _ = core.read(messages, thread_id), core.users.of(user_id)
+        run = core.read(messages, thread_id)
+        core.users.of(user_id)  # raises NamespaceError where a user has to be named
+        # Other processes may have learned since; not under the lock, since a shared store may take its time.
         core.refresh()
         return self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
 
@@ -172,6 +174,7 @@ class SIT(Method):
     def note_shown(self, advice: Advice, tools: Collection[str]) -> None:
         """Record that the model sees the advice on these tools before its next turn."""
         run = advice.run
+        # Without a next turn nothing can follow the advice; see `Run.next_key`.
         if run.next_key is None or self.core.read_only or not tools:
             return
         self.core.know(run)
@@ -261,6 +264,7 @@ class SIT(Method):
         calls: dict[str, float] = defaultdict(float)
         after_two = windows(state)[2]
         for symbol, counts in self.core.graph.successors.row(after_two).items():
+            # An answer in words is no tool.
             tool = symbol.removeprefix(PARALLEL)
             if tool and symbol != WORDS:
                 calls[tool] += sum(counts)

@@ -183,6 +183,7 @@ def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
     asked = just_asked(state)
     written = bool(summary.strip())
     for step in learned.turn.steps:
+        # A failed call is no target: nothing says that it was the right next step.
         if step.status == "ok":
             yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, hashed, written)
 

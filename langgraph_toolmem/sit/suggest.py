@@ -56,7 +56,10 @@ class EvidenceScale:
     """
 
     nearest: int = 30
+    # Between 4 and 12, it moves hit@2 by less than a point.
     sharpness: float = 8.0
+    # Weights of habits and descriptions by maximum likelihood on the history halves of three sets, that of states on
+    # two splits of two sets.
     episodic: float = 1.7
     procedural: float = 0.2
     search: float = 3.8
