@@ -151,7 +151,7 @@ class HintPlanner:
             self._model = planner_of(settings.model)
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
         self._records: dict[tuple[str | None, str | None], Planning] = {}
-        # Held over the two dicts only, never while a model or Chroma is asked.
+        # Never held while a model or Chroma is asked.
         self._lock = threads.lock()
         self._warned = False
         # A planner without atoms has nothing to show, so from its first use on runs are kept.

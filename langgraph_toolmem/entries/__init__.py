@@ -253,13 +253,13 @@ class Entries(Method):
         return recalled_runs
 
     def note_shown(
-        self, messages: Any, found: Iterable[RecalledEntry], *, thread_id: str | None, user_id: str | None
+        self, messages: Any, recalled_runs: Iterable[RecalledEntry], *, thread_id: str | None, user_id: str | None
     ) -> None:
         """Record that the model sees these runs in the present one."""
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.know(run)
         items: dict[str, str | None] = {}
-        for recalled in found:
+        for recalled in recalled_runs:
             # The runs that one line stands for share its record: any of them may stand for the group next time.
             for entry in (recalled.entry, *recalled.others):
                 items[self.rows.key(entry.id, user)] = None

@@ -116,17 +116,19 @@ def _rated_tools(entry: Entry) -> tuple[str, ...]:
     return entry.tools
 
 
-def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Collection[str] = ()) -> dict[str, str]:
+def left_out(
+    user_preferences: Iterable[Preference], offered: Collection[str], *, keep: Collection[str] = ()
+) -> dict[str, str]:
     """Return which of the offered tools are left out by the rules above, each with the reason in one line.
 
     Args:
-        found: what the user prefers on similar requests.
+        user_preferences: what the user prefers on similar requests.
         offered: names of the tools of this step; empty if they are unknown.
         keep: tools that stay whatever the ratings say.
     """
     # Left out before blame is shared: a tool that stays explains no bad run.
     avoided = []
-    for preference in found:
+    for preference in user_preferences:
         if not preference.liked and preference.tool not in OWN_TOOLS and preference.tool not in keep:
             avoided.append(preference)
     out = {}
@@ -152,9 +154,9 @@ def _only_explanations(avoided: Sequence[Preference]) -> list[Preference]:
     return only
 
 
-def to_event(found: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:
+def to_event(user_preferences: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:
     plain = []
-    for preference in found:
+    for preference in user_preferences:
         fields = asdict(preference)
         fields["entries"] = list(preference.entries)
         plain.append(fields)

@@ -203,14 +203,14 @@ def _by_request(entries: Iterable[Entry]) -> list[RequestRuns]:
     return list(groups.values())
 
 
-def grouped(found: Iterable[RecalledEntry]) -> list[RecalledEntry]:
+def grouped(recalled_runs: Iterable[RecalledEntry]) -> list[RecalledEntry]:
     """Return recalled runs with one in place of each group that says the same, in the order given.
 
     Runs say the same if they ended alike, called the same tools for the same user, and there are not two different
     critiques or comments on them. A run with a critique stands for its group, else one with a comment.
     """
     groups: list[list[RecalledEntry]] = []
-    for recalled in found:
+    for recalled in recalled_runs:
         for group in groups:
             if _fits_into(recalled, group):
                 group.append(recalled)

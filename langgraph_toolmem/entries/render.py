@@ -116,7 +116,7 @@ class ShownRun:
 
 
 def to_lines(
-    found: Sequence[RecalledEntry],
+    recalled_runs: Sequence[RecalledEntry],
     reads: Collection[str] = (),
     *,
     hidden: Collection[str] | None = (),
@@ -125,14 +125,14 @@ def to_lines(
     """Return a line for each of the first runs: as many as there is room for under HEAD, the last ones shorter.
 
     Args:
-        found: what was recalled.
+        recalled_runs: what was recalled.
         reads: tools that are declared to only read.
         hidden: tools whose changes are only counted; None: all.
         budget: tokens at most, as `turn.hints.tokens_in` counts them.
     """
     room = budget * BYTES_PER_TOKEN - _size(HEAD)
     lines: list[str] = []
-    for recalled in found:
+    for recalled in recalled_runs:
         shown = _shown(recalled, reads, hidden)
         line = shown.line(FULL_DETAIL)
         if _size(line) > room:
@@ -176,10 +176,10 @@ def to_text(entry: Entry) -> str:
     return f"{head}\n{to_line(entry).removeprefix('- ')}"
 
 
-def to_event(found: Sequence[RecalledEntry]) -> dict[str, Any]:
+def to_event(recalled_runs: Sequence[RecalledEntry]) -> dict[str, Any]:
     """Return plain values for a stream event: which runs are shown and why, or why none; no word of the runs."""
     entries = []
-    for recalled in found:
+    for recalled in recalled_runs:
         entries.append(
             {
                 "id": recalled.entry.id,

@@ -92,20 +92,20 @@ class Recall(Step[Entries]):
             made.add(tool_of(step.tool))
         return frozenset(made)
 
-    def _without_critiques(self, call: Call, found: Sequence[RecalledEntry]) -> list[RecalledEntry]:
+    def _without_critiques(self, call: Call, recalled_runs: Sequence[RecalledEntry]) -> list[RecalledEntry]:
         """Return past runs without the critiques that are withheld, or that were found not to help."""
         user = self.core.users.of(call.user_id)
         # A critique has a record of its own: it may hurt where the run without it helps.
         on_trial: list[Line] = []
         items: dict[str, str] = {}
-        for recalled in found:
+        for recalled in recalled_runs:
             entry = recalled.entry
             if entry.critique:
                 items[entry.id] = self.method.rows.key(f"critique of {entry.id}", user)
                 on_trial.append(Line("", item=items[entry.id]))
         kept = {line.item for line in self.drawn(call, self.on_trial(call, on_trial))}
         left: list[RecalledEntry] = []
-        for recalled in found:
+        for recalled in recalled_runs:
             entry = recalled.entry
             if entry.critique and items[entry.id] not in kept:
                 left.append(replace(recalled, entry=replace(entry, critique="")))
