@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any, Final
@@ -16,16 +16,7 @@ from langgraph_toolmem.evaluation.journal import RunRecord
 
 RESAMPLES: Final = 10_000
 CONFIDENCE: Final = 0.95
-Metric = Callable[[RunRecord], float]
-METRICS: Final[Mapping[str, Metric]] = {
-    "success": lambda record: float(record.success),
-    "model calls": lambda record: record.usage.model_calls,
-    "input tokens": lambda record: record.usage.input,
-    "cached tokens": lambda record: record.usage.cached,
-    "output tokens": lambda record: record.usage.output,
-    "seconds": lambda record: record.seconds,
-    "cost": lambda record: record.cost or 0.0,
-}
+METRICS: Final = ("success", "model calls", "input tokens", "cached tokens", "output tokens", "seconds", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +93,54 @@ def pass_hat_k(successes: int, trials: int, k: int) -> float:
 
 def figures_of(arm: str, records: Iterable[RunRecord]) -> Figures:
     """Return the figures of an arm from the records of an evaluation."""
-    own = [record for record in records if record.arm == arm]
-    tested = [record for record in own if record.split == "test"]
+    tested: list[RunRecord] = []
     usage, train = Usage(), Usage()
-    for record in own:
-        (usage if record.split == "test" else train).add(record.usage)
-    runs = len(tested)
+    for record in records:
+        if record.arm == arm and record.split == "test":
+            tested.append(record)
+            usage.add(record.usage)
+        elif record.arm == arm:
+            train.add(record.usage)
     successes: defaultdict[str, list[bool]] = defaultdict(list)
+    scores: list[float] = []
+    seconds: list[float] = []
+    costs: list[float] = []
+    passed = memory_calls = errors = 0
     for record in tested:
         successes[record.task].append(record.success)
-    trials = min(map(len, successes.values()), default=0)
-    pass_k: dict[int, float] = {}
-    for k in range(1, trials + 1):
-        chances = [pass_hat_k(sum(of_task), len(of_task), k) for of_task in successes.values()]
-        pass_k[k] = sum(chances) / len(chances)
-    costs = [record.cost for record in tested if record.cost is not None]
+        passed += record.success
+        scores.append(record.score)
+        seconds.append(record.seconds)
+        memory_calls += record.memory_calls
+        if record.cost is not None:
+            costs.append(record.cost)
+        if record.error:
+            errors += 1
+    runs = len(tested)
     return Figures(
         arm=arm,
         tasks=len(successes),
         runs=runs,
-        success=sum(record.success for record in tested) / max(runs, 1),
-        score=sum(record.score for record in tested) / max(runs, 1),
-        pass_k=pass_k,
+        success=passed / max(runs, 1),
+        score=sum(scores) / max(runs, 1),
+        pass_k=_pass_k(list(successes.values())),
         usage=usage,
-        seconds=sum(record.seconds for record in tested),
+        seconds=sum(seconds),
         cost=sum(costs) if costs else None,
-        memory_calls=sum(record.memory_calls for record in tested),
-        errors=sum(bool(record.error) for record in tested),
+        memory_calls=memory_calls,
+        errors=errors,
         train=train,
     )
+
+
+def _pass_k(of_tasks: Sequence[Sequence[bool]]) -> dict[int, float]:
+    """Return k -> pass^k, the mean over tasks, for each k that all tasks have trials for."""
+    trials = min((len(successes) for successes in of_tasks), default=0)
+    pass_k: dict[int, float] = {}
+    for k in range(1, trials + 1):
+        chances = [pass_hat_k(sum(successes), len(successes), k) for successes in of_tasks]
+        pass_k[k] = sum(chances) / len(chances)
+    return pass_k
 
 
 def compared(
@@ -151,16 +161,46 @@ def compared(
     for record in records:
         if record.split == "test" and record.arm in (arm, against):
             by_place[record.task, record.trial][record.arm] = record
-    pairs = {place: found for place, found in by_place.items() if len(found) == 2}
-    by_task: defaultdict[str, list[dict[str, RunRecord]]] = defaultdict(list)
-    for (task, _), found in pairs.items():
-        by_task[task].append(found)
+    by_task: defaultdict[str, list[_Pair]] = defaultdict(list)
+    changed: list[tuple[str, int]] = []
+    for place, of_arms in by_place.items():
+        if len(of_arms) < 2:
+            continue
+        pair = _Pair(of_arms[arm], of_arms[against])
+        by_task[pair.own.task].append(pair)
+        if pair.own.success != pair.other.success:
+            changed.append(place)
     differences: dict[str, Interval] = {}
-    for name, metric in METRICS.items():
-        of_tasks = [[metric(found[arm]) - metric(found[against]) for found in runs] for runs in by_task.values()]
-        differences[name] = _interval(of_tasks, seed, resamples)
-    changed = [place for place, found in pairs.items() if found[arm].success != found[against].success]
+    for metric in METRICS:
+        of_tasks: list[list[float]] = []
+        for pairs in by_task.values():
+            of_tasks.append([pair.difference(metric) for pair in pairs])
+        differences[metric] = _interval(of_tasks, seed, resamples)
     return Comparison(arm, against, len(by_task), differences, changed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The same task and trial in two arms."""
+
+    own: RunRecord
+    other: RunRecord
+
+    def difference(self, metric: str) -> float:
+        return _metrics(self.own)[metric] - _metrics(self.other)[metric]
+
+
+def _metrics(record: RunRecord) -> dict[str, float]:
+    """Return the values of METRICS."""
+    return {
+        "success": float(record.success),
+        "model calls": record.usage.model_calls,
+        "input tokens": record.usage.input,
+        "cached tokens": record.usage.cached,
+        "output tokens": record.usage.output,
+        "seconds": record.seconds,
+        "cost": record.cost or 0.0,
+    }
 
 
 def _interval(of_tasks: Sequence[Sequence[float]], seed: int, resamples: int) -> Interval:

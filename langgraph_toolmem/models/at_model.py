@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.errors import GraphBubbleUp
@@ -15,11 +15,10 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.open_calls import CallOwner, OpenCall, owner_of_call
 from langgraph_toolmem.inertia.exchange import Exchange, LookupStep, RequestParts
-from langgraph_toolmem.inertia.prefetch import PrefetchBatch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools
 from langgraph_toolmem.nodes.steps import Recorder, owner_of
-from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
+from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL, Run
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.turn.ask import StepGenerator
@@ -29,6 +28,7 @@ from langgraph_toolmem.turn.step import Call, Step, StepRunner
 
 logger = logging.getLogger("langgraph_toolmem.models")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_OVER: Final = (GraphBubbleUp, CancelledError)
@@ -92,8 +92,9 @@ class AtModel:
         self.errors = ErrorLog(name, logger)
         self.tools = [tool for step in steps for tool in step.tools]
         self._runners = [StepRunner(step) for step in steps]
-        self._prefetcher = next((step.prefetcher for step in steps if isinstance(step, Shortcut)), None)
-        self._context = next((step.context for step in steps if isinstance(step, Shortcut)), None)
+        shortcut = _shortcut_of(steps)
+        self._prefetcher = None if shortcut is None else shortcut.prefetcher
+        self._context = None if shortcut is None else shortcut.context
         self._deferred: DeferredTools | None = None
         for step in steps:
             if isinstance(step, RevealTools):
@@ -114,7 +115,7 @@ class AtModel:
         request = RequestParts(ask.system, ask.messages, ask.tools, ask.settings, call.model, call.tool_choice)
         with self.errors:
             self._begin(call, owner, turn)
-        waiting = self._or_log(lambda: self._waiting(call, request))
+        waiting = self._or_log(self._waiting, call, request)
         if waiting is not None:
             self._keep(open_call, turn, waiting.messages)
             return waiting
@@ -126,30 +127,34 @@ class AtModel:
                 return ModelAnswer([output.answer])
             ask = self._without(ask, call, output)
             outputs.append(output)
-        ask = self._or_log(lambda: self._hinted(ask, call, outputs)) or ask
+        ask = self._or_log(self._hinted, ask, call, outputs) or ask
         exchange = yield from self._looked_up(call)
-        batch: PrefetchBatch | None = None
-        if self._prefetcher is not None and not exchange.steps and is_active():
-            batch = self._prefetcher.begin(call)
         try:
             if exchange.steps:
                 answer = yield from self._ask_with(exchange, ask, call, asks)
             else:
-                listener = None if batch is None else batch.listener
-                answer = yield from self._ask(ask, call, asks, Asking(listener))
-        except BaseException as error:
-            if self._prefetcher is not None and batch is not None:
-                self._prefetcher.dropped(batch)
-            if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
+                answer = yield from self._ask_and_prefetch(ask, call, asks)
+        except Exception as error:
+            if not isinstance(error, _NOT_OVER):
                 self._model_failed(open_call, turn, call, error)
             raise
-        if self._prefetcher is not None and batch is not None:
-            answer = replace(answer, messages=self._prefetcher.answered(batch, answer.messages))
-        if exchange.steps:
-            read = answer
-            answer = self._or_log(lambda: self._first_given_out(call, request, exchange, read)) or answer
+        if exchange.steps:  # empty by now if the provider refused them
+            answer = self._or_log(self._first_given_out, call, request, exchange, answer) or answer
         self._keep(open_call, turn, answer.messages)
         return answer
+
+    def _ask_and_prefetch(self, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
+        """Ask the model, and run likely look-ups while it answers."""
+        prefetcher = self._prefetcher
+        batch = prefetcher.begin(call) if prefetcher is not None and is_active() else None
+        if prefetcher is None or batch is None:
+            return (yield from self._ask(ask, call, asks, Asking()))
+        try:
+            answer = yield from self._ask(ask, call, asks, Asking(batch.listener))
+        except BaseException:  # also a caller that gave the call up: nothing started for it may go on
+            prefetcher.dropped(batch)
+            raise
+        return replace(answer, messages=prefetcher.answered(batch, answer.messages))
 
     def _ask(self, ask: ModelAsk, call: Call, asks: AskModel, how: Asking) -> StepGenerator[ModelAnswer]:
         """Ask the model, with the tools that tool search offers it."""
@@ -158,7 +163,7 @@ class AtModel:
         begun = costs.clock()
         answer = yield from asks(replace(ask, tools=offer.tools, messages=self._readable(call, offer.messages)), how)
         costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
-        messages = self._or_log(lambda: self._taken(answer.messages, offer, ask, call)) or answer.messages
+        messages = self._or_log(self._taken, answer.messages, offer, ask, call) or answer.messages
         return replace(answer, messages=messages)
 
     # --- look-ups before the model ---
@@ -189,11 +194,10 @@ class AtModel:
 
     def _readable(self, call: Call, messages: list[Any]) -> list[Any]:
         """Return the messages as the provider takes them: without turns that the model did not make, if it refuses."""
-        context = self._context
-        if context is None:
+        if self._context is None:
             return messages
-        found = self._or_log(lambda: context.readable(call, messages))
-        return messages if found is None else found
+        readable = self._or_log(self._context.readable, call, messages)
+        return messages if readable is None else readable
 
     def _first_given_out(
         self, call: Call, request: RequestParts, exchange: Exchange, answer: ModelAnswer
@@ -204,11 +208,13 @@ class AtModel:
 
     def _waiting(self, call: Call, request: RequestParts) -> ModelAnswer | None:
         """Return what was kept for this request: the next look-up, or the model's answer."""
-        found = None if self._context is None else self._context.waiting(call, request)
-        if isinstance(found, LookupStep):
-            return ModelAnswer([found.call_message()], counts=True)
-        assert found is None or isinstance(found, ModelAnswer)
-        return found
+        if self._context is None:
+            return None
+        kept = self._context.waiting(call, request)
+        if isinstance(kept, LookupStep):
+            return ModelAnswer([kept.call_message()], counts=True)
+        assert kept is None or isinstance(kept, ModelAnswer)
+        return kept
 
     def _owner_of(self, call: Call) -> CallOwner:
         messages = call.state.get("messages") if isinstance(call.state, Mapping) else None
@@ -249,7 +255,10 @@ class AtModel:
         return replace(ask, tools=left)
 
     def _hinted(self, ask: ModelAsk, call: Call, outputs: Sequence[StepOutput]) -> ModelAsk:
-        text = composed(outputs, call.messages, read=lambda: self.core.read(call.messages, call.thread_id))
+        def read() -> Run:
+            return self.core.read(call.messages, call.thread_id)
+
+        text = composed(outputs, call.messages, read=read)
         if not text:
             return ask
         system, messages, settings = placed(
@@ -297,13 +306,17 @@ class AtModel:
             self.core.costs.flush()
 
     def _model_failed(self, open_call: OpenCall, turn: str, call: Call, error: Exception) -> None:
+        def ends() -> None:
+            self._broke(call, error, None)
+
         with self.errors:
-            self.core.open_calls.failed(open_call, turn, lambda: self._broke(call, error, None))
+            self.core.open_calls.failed(open_call, turn, ends)
 
     def tool_returned(self, request: ToolCallRequest) -> None:
         """Note that a tool call returned: earlier errors of it were handled by a retry."""
         with self.errors:
-            if (open_call := self._open_call_of(request)) is not None:
+            open_call = self._open_call_of(request)
+            if open_call is not None:
                 self.core.open_calls.tool_returned(open_call, request.tool_call["id"] or "")
 
     def tool_failed(self, request: ToolCallRequest, error: Exception) -> None:
@@ -336,10 +349,18 @@ class AtModel:
                 with runner.step.errors:
                     runner.step.on_error(call, error, failed_call)
 
-    def _or_log(self, do: Callable[[], T]) -> T | None:
+    def _or_log(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what `do` returns; None if it fails."""
         with self.errors:
-            return do()
+            return do(*args, **kwargs)
         return None
+
+
+def _shortcut_of(steps: Sequence[Step[Any]]) -> Shortcut | None:
+    for step in steps:
+        if isinstance(step, Shortcut):
+            return step
+    return None
 
 
 def _asks_for_tools(answer: Sequence[Any]) -> bool:

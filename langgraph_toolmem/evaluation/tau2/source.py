@@ -198,9 +198,12 @@ class Tau2Source:
 
     def _changes(self, messages: Sequence[Any]) -> list[str]:
         """Return the changing calls of both sides, as sorted texts."""
-        calls = [call for message in messages for call in getattr(message, "tool_calls", None) or ()]
-        changing = [call for call in calls if call.name not in self.reading_tools]
-        return sorted(f"{call.requestor} {call.name} {canonical(call.arguments)}" for call in changing)
+        changes: list[str] = []
+        for message in messages:
+            for call in getattr(message, "tool_calls", None) or ():
+                if call.name not in self.reading_tools:
+                    changes.append(f"{call.requestor} {call.name} {canonical(call.arguments)}")
+        return sorted(changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,27 +235,38 @@ class SafetyReport:
 
 def safety_of(arm: str, against: str, records: Sequence[RunRecord]) -> SafetyReport:
     """Compare the test runs of two arms task by task."""
-    tested = [record for record in records if record.split == "test"]
-    others = {(record.task, record.trial): record for record in tested if record.arm == against}
-    pairs = [(record, others[record.task, record.trial]) for record in tested if record.arm == arm]
-    rewards, changes = [], []
-    for own, other in pairs:
+    own_records: list[RunRecord] = []
+    others: dict[tuple[str, int], RunRecord] = {}
+    for record in records:
+        if record.split != "test":
+            continue
+        if record.arm == arm:
+            own_records.append(record)
+        if record.arm == against:
+            others[record.task, record.trial] = record
+    rewards: list[str] = []
+    changes: list[str] = []
+    wrong = early = followed = in_hints = own_calls = other_calls = 0
+    for own in own_records:
+        other = others[own.task, own.trial]
         if own.score != other.score:
             rewards.append(own.task)
         if Counter(own.details.get("changes", ())) != Counter(other.details.get("changes", ())):
             changes.append(own.task)
-    own_records = [own for own, _ in pairs]
+        wrong += len(own.details.get("wrong_results", ()))
+        early += len(own.details.get("shown_early", ()))
+        followed += own.details.get("hints_followed", 0)
+        in_hints += len(own.details.get("changes_in_hints", ()))
+        own_calls += own.usage.model_calls
+        other_calls += other.usage.model_calls
     return SafetyReport(
         arm=arm,
-        pairs=len(pairs),
+        pairs=len(own_records),
         rewards_changed=rewards,
         changes_differ=changes,
-        wrong_results=sum(len(own.details.get("wrong_results", ())) for own in own_records),
-        shown_early=sum(len(own.details.get("shown_early", ())) for own in own_records),
-        hints_followed=sum(own.details.get("hints_followed", 0) for own in own_records),
-        changes_in_hints=sum(len(own.details.get("changes_in_hints", ())) for own in own_records),
-        model_calls=(
-            sum(other.usage.model_calls for _, other in pairs),
-            sum(own.usage.model_calls for own in own_records),
-        ),
+        wrong_results=wrong,
+        shown_early=early,
+        hints_followed=followed,
+        changes_in_hints=in_hints,
+        model_calls=(other_calls, own_calls),
     )
