@@ -7,12 +7,14 @@ without ids, which a restarted run draws anew, and by how often the run made it 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,12 +25,12 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, message_of
+from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, joined, message_of
 from langgraph_toolmem.report.savings import TokenPrice
 
 Model = TypeVar("Model", bound=BaseChatModel)
-TOO_MANY: Final = 429
-SERVER_FAILED: Final = 500
+_UNREACHABLE: Final = {"APIConnectionError", "ConnectError", "ConnectionError", "TimeoutError", "TimeoutException"}
+"""Names of the errors, or of their base classes, that OpenAI, Anthropic, httpx and Python raise without an answer."""
 
 
 @dataclass(slots=True)
@@ -99,13 +101,26 @@ class EvalBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestKey:
+    """The key of a request.
+
+    Attributes:
+        run: key of the run.
+        request: digest of messages and settings, without ids.
+        nth: number of times that the run had made the request before.
+    """
+
+    run: str
+    request: str
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
 class PaidAnswer:
     """One answer of the model, as it is on disk.
 
     Attributes:
-        run: key of the run.
-        request: key of the request.
-        nth: how often the run had made the request before.
+        run, request, nth: see `RequestKey`.
         message: the answer.
         usage: of this call.
     """
@@ -115,6 +130,29 @@ class PaidAnswer:
     nth: int
     message: dict[str, Any]
     usage: Usage
+
+    @classmethod
+    def to(cls, key: RequestKey, message: AIMessage, usage: Usage) -> PaidAnswer:
+        """Return the answer to a request, as it is written."""
+        return cls(key.run, key.request, key.nth, messages_to_dict([message])[0], usage)
+
+    @classmethod
+    def from_plain(cls, item: Mapping[str, Any]) -> PaidAnswer:
+        """Return the answer of a line. Raises ValueError, TypeError or KeyError if it holds none."""
+        fields = dict(item)
+        fields["usage"] = Usage(**item["usage"])
+        return cls(**fields)
+
+    @property
+    def key(self) -> RequestKey:
+        """The key of the request that it answers."""
+        return RequestKey(self.run, self.request, self.nth)
+
+    def to_message(self) -> AIMessage:
+        """Return the answer as a message."""
+        message = messages_from_dict([self.message])[0]
+        assert isinstance(message, AIMessage)
+        return message
 
 
 class Answers:
@@ -126,29 +164,36 @@ class Answers:
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
-        self._kept: dict[tuple[str, str, int], PaidAnswer] = {}
+        self._kept: dict[RequestKey, PaidAnswer] = {}
         self.usage = Usage()
         for number, line in enumerate(lines_of(path), 1):
             try:
-                item = json.loads(line)
-                answer = PaidAnswer(**{**item, "usage": Usage(**item["usage"])})
+                answer = PaidAnswer.from_plain(json.loads(line))
             except (ValueError, TypeError, KeyError) as error:
                 raise InputError(f"line {number} of {path} is no kept answer: {error}") from error
             self._keep(answer)
 
     def _keep(self, answer: PaidAnswer) -> None:
-        self._kept[answer.run, answer.request, answer.nth] = answer
+        self._kept[answer.key] = answer
         self.usage.add(answer.usage)
 
-    def find(self, run: str, request: str, nth: int) -> PaidAnswer | None:
+    def find(self, key: RequestKey) -> PaidAnswer | None:
         """Return a kept answer, if there is one."""
-        return self._kept.get((run, request, nth))
+        return self._kept.get(key)
 
     def append(self, answer: PaidAnswer) -> None:
         """Write an answer to the disk."""
+        # Parallel branches of a graph answer in several threads; without the lock their lines would mix.
         with self._lock:
             self._keep(answer)
             append_line(self._path, dumps(asdict(answer)))
+
+
+@dataclass(slots=True)
+class Reply:
+    """The place for the model's answer to a request; None if a stream ended before its first chunk."""
+
+    message: AIMessage | None = None
 
 
 class Keeper:
@@ -166,36 +211,37 @@ class Keeper:
         self.usage, self.kept_usage = Usage(), Usage()
         self.stopped: Exception | None = None
         self._times: Counter[str] = Counter()
+        # Guards the counts; the agent may ask the model in several threads.
         self._lock = threading.Lock()
 
-    def place(self, messages: Sequence[BaseMessage], stop: Any, kwargs: Mapping[str, Any]) -> tuple[str, int]:
-        """Return the key of a request and how often the run made it before."""
-        key = digest("request", dumps([_plain(message) for message in messages]), dumps([stop, kwargs], default=_kind))
+    def key_of(self, messages: Sequence[BaseMessage], stop: Any, kwargs: Mapping[str, Any]) -> RequestKey:
+        """Return the key of a request, and count it."""
+        plain = [_without_ids(message) for message in messages]
+        request = digest("request", dumps(plain), dumps([stop, kwargs], default=_class_name))
         with self._lock:
-            nth = self._times[key]
-            self._times[key] += 1
-        return key, nth
+            nth = self._times[request]
+            self._times[request] += 1
+        return RequestKey(self.run, request, nth)
 
-    def kept(self, place: tuple[str, int], *, counts: bool = True) -> AIMessage | None:
+    def kept(self, key: RequestKey, *, counts: bool = True) -> AIMessage | None:
         """Return the kept answer to a request, if there is one; with `counts` its usage is the run's."""
-        found = self._answers.find(self.run, *place)
-        if found is None:
+        answer = self._answers.find(key)
+        if answer is None:
             return None
         if counts:
             with self._lock:
-                self.usage.add(found.usage)
-                self.kept_usage.add(found.usage)
-        message = messages_from_dict([found.message])[0]
-        assert isinstance(message, AIMessage)
-        return message
+                self.usage.add(answer.usage)
+                self.kept_usage.add(answer.usage)
+        return answer.to_message()
 
-    def keep(self, place: tuple[str, int], message: AIMessage) -> None:
+    def keep(self, key: RequestKey, message: AIMessage) -> None:
         """Keep an answer that is not the agent's model's, such as a simulated user's: it counts nowhere."""
-        self._answers.append(PaidAnswer(self.run, *place, messages_to_dict([message])[0], Usage()))
+        self._answers.append(PaidAnswer.to(key, message, Usage()))
 
     @contextmanager
-    def asking(self, place: tuple[str, int]) -> Iterator[list[AIMessage]]:
-        """Ask the model within it: yields a list that takes the answer."""
+    def asking(self, key: RequestKey) -> Iterator[Reply]:
+        """Ask the model within it: yields the place for the answer, and keeps the answer at the end."""
+        # An agent that catches the error of a used budget, and asks again, gets no further.
         if isinstance(self.stopped, BudgetReachedError):
             raise self.stopped
         try:
@@ -203,49 +249,61 @@ class Keeper:
         except BudgetReachedError as error:
             self.stopped = error
             raise
-        began, answer = time.perf_counter(), list[AIMessage]()
+        began, reply = time.perf_counter(), Reply()
         try:
-            yield answer
+            yield reply
         except Exception as error:
-            self.stopped = error if _may_pass(error) else self.stopped
+            if _may_pass(error):
+                self.stopped = error
             raise
-        if not answer:  # a stream that its reader left
+        if reply.message is None:
             return
-        usage = _usage_of(answer[0], time.perf_counter() - began)
-        message = messages_to_dict([answer[0]])[0]
-        self._answers.append(PaidAnswer(self.run, *place, message, usage))
+        usage = _usage_of(reply.message, time.perf_counter() - began)
+        # Written first: a run that is killed after this line does not pay for the answer again.
+        self._answers.append(PaidAnswer.to(key, reply.message, usage))
         with self._lock:
             self.stopped = None  # a retry went through
             self.usage.add(usage)
             self._budget.spent.add(usage)
 
 
-def _plain(message: BaseMessage) -> list[Any]:
-    """Return a message without ids."""
+def _without_ids(message: BaseMessage) -> list[Any]:
+    """Return type, content and calls of a message. Its ids, and those of its calls, are drawn anew at each start."""
     calls = [[call["name"], call["args"]] for call in getattr(message, "tool_calls", ())]
     return [message.type, message.content, calls]
 
 
-def _kind(value: Any) -> str:
-    return type(value).__name__  # a repr may hold an address
+def _class_name(value: Any) -> str:
+    return type(value).__name__  # a repr may hold an address, which is another one at the next start
 
 
 def _usage_of(message: AIMessage, seconds: float) -> Usage:
-    found = message.usage_metadata
-    if found is None:
+    reported = message.usage_metadata
+    if reported is None:
         return Usage(model_calls=1, seconds=seconds, unknown=1)
-    details = found.get("input_token_details") or {}
+    # Providers without a prompt cache leave the details out, or set them to None.
+    details = reported.get("input_token_details") or {}
     cached = int(details.get("cache_read") or 0)
-    return Usage(1, found["input_tokens"], cached, found["output_tokens"], seconds)
+    return Usage(1, reported["input_tokens"], cached, reported["output_tokens"], seconds)
 
 
 def _may_pass(error: BaseException) -> bool:
     """Return True for an error that another start may not meet: a rate limit, or a server that failed."""
-    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(status, int):
-        return status == TOO_MANY or status >= SERVER_FAILED
+    status = _status_of(error)
+    if status is not None:
+        return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    # By name: a provider's package is no dependency, and each has classes of its own.
     names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"APIConnectionError", "ConnectError", "ConnectionError", "TimeoutError", "TimeoutException"})
+    return not names.isdisjoint(_UNREACHABLE)
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of a provider's error, which is on the error or on its response; None without one."""
+    for place in (error, getattr(error, "response", None)):
+        status = getattr(place, "status_code", None)
+        if isinstance(status, int):
+            return status
+    return None
 
 
 # --- files ---
@@ -255,17 +313,17 @@ def lines_of(path: Path) -> list[str]:
     """Return the whole lines of a file; a last one that was cut while it was written is left out."""
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
-    whole, cut, _ = text.rpartition("\n")
-    return [line for line in whole.split("\n") if line] if cut else []
+    *whole, _cut = path.read_text(encoding="utf-8").split("\n")
+    return [line for line in whole if line]
 
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a file, on its own line even if the last one was cut."""
     with path.open("a+b") as file:
         if file.tell():
-            file.seek(-1, 2)
+            file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
+                # A kill cut the last line short: `lines_of` did not read it, so it is no answer and no run.
                 size = path.read_bytes().rfind(b"\n") + 1
                 file.truncate(size)
         file.write(line.encode() + b"\n")
@@ -281,21 +339,23 @@ class _Keeps:
     _keeper: Any
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        place = self._keeper.place(messages, stop, kwargs)
-        if (kept := self._keeper.kept(place)) is not None:
+        key = self._keeper.key_of(messages, stop, kwargs)
+        kept = self._keeper.kept(key)
+        if kept is not None:
             return ChatResult(generations=[ChatGeneration(message=kept)])
-        with self._keeper.asking(place) as answer:
+        with self._keeper.asking(key) as reply:
             result: ChatResult = super()._generate(messages, stop, run_manager, **kwargs)  # type: ignore[misc]
-            answer.append(result.generations[0].message)
+            reply.message = result.generations[0].message
         return result
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        place = self._keeper.place(messages, stop, kwargs)
-        if (kept := self._keeper.kept(place)) is not None:
+        key = self._keeper.key_of(messages, stop, kwargs)
+        kept = self._keeper.kept(key)
+        if kept is not None:
             return ChatResult(generations=[ChatGeneration(message=kept)])
-        with self._keeper.asking(place) as answer:
+        with self._keeper.asking(key) as reply:
             result: ChatResult = await super()._agenerate(messages, stop, run_manager, **kwargs)  # type: ignore[misc]
-            answer.append(result.generations[0].message)
+            reply.message = result.generations[0].message
         return result
 
 
@@ -307,16 +367,17 @@ class _KeepsStreams:
     def _stream(
         self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        place = self._keeper.place(messages, stop, kwargs)
-        if (kept := self._keeper.kept(place)) is not None:
+        key = self._keeper.key_of(messages, stop, kwargs)
+        kept = self._keeper.kept(key)
+        if kept is not None:
             yield chunk_of(kept)
             return
-        with self._keeper.asking(place) as answer:
+        with self._keeper.asking(key) as reply:
             whole: ChatGenerationChunk | None = None
             for chunk in super()._stream(messages, stop, run_manager, **kwargs):  # type: ignore[misc]
-                whole = chunk if whole is None else whole + chunk
+                whole = joined(whole, chunk)
                 yield chunk
-            answer += _answer_of(whole)
+            reply.message = _message_of(whole)
 
 
 class _KeepsAsyncStreams:
@@ -327,16 +388,17 @@ class _KeepsAsyncStreams:
     async def _astream(
         self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        place = self._keeper.place(messages, stop, kwargs)
-        if (kept := self._keeper.kept(place)) is not None:
+        key = self._keeper.key_of(messages, stop, kwargs)
+        kept = self._keeper.kept(key)
+        if kept is not None:
             yield chunk_of(kept)
             return
-        with self._keeper.asking(place) as answer:
+        with self._keeper.asking(key) as reply:
             whole: ChatGenerationChunk | None = None
             async for chunk in super()._astream(messages, stop, run_manager, **kwargs):  # type: ignore[misc]
-                whole = chunk if whole is None else whole + chunk
+                whole = joined(whole, chunk)
                 yield chunk
-            answer += _answer_of(whole)
+            reply.message = _message_of(whole)
 
 
 _MIXINS: Final = Mixins("_keeper", _Keeps, _KeepsStreams, _KeepsAsyncStreams)
@@ -355,7 +417,7 @@ def with_kept_answers(model: Model, keeper: Keeper) -> Model:
     return copy_with(model, _MIXINS, keeper)
 
 
-def _answer_of(whole: ChatGenerationChunk | None) -> list[AIMessage]:
+def _message_of(whole: ChatGenerationChunk | None) -> AIMessage | None:
     if whole is None or not isinstance(whole.message, AIMessageChunk):
-        return []
-    return [message_of(whole)]
+        return None
+    return message_of(whole)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,74 +33,63 @@ class Arm:
         return self.options is not None
 
 
-def _with(_: frozenset[str]) -> Options:
-    return {}
-
-
-def _shadow(_: frozenset[str]) -> Options:
-    return {"shortcut": InertiaPolicy(shadow=True)}
-
-
-def _changes(may_write: frozenset[str]) -> Options:
-    if not may_write:
-        raise ConfigurationError("the arm 'changes' needs the tools that may change something: --may-write NAME")
-    return {"shortcut": InertiaPolicy(may_write=may_write)}
-
-
-def _prefetch(_: frozenset[str]) -> Options:
-    return {"shortcut": False, "prefetch": True}
-
-
-def _context(_: frozenset[str]) -> Options:
-    return {"context": True}
-
-
-def _hints(_: frozenset[str]) -> Options:
-    return {"shortcut": False, "suggest": True, "recall": True, "planning": True, "reflect": True}
-
-
-def _tool_search(_: frozenset[str]) -> Options:
-    return {"shortcut": False, "tool_search": True}
-
-
-def _all(may_write: frozenset[str]) -> Options:
-    acting = _changes(may_write) if may_write else {}
-    return {**_hints(may_write), "shortcut": True, "prefetch": True, **acting}
-
-
-KINDS: Final[Mapping[str, Callable[[frozenset[str]], Options]]] = {
-    "with": _with,
-    "shadow": _shadow,
-    "changes": _changes,
-    "prefetch": _prefetch,
-    "context": _context,
-    "hints": _hints,
-    "tool_search": _tool_search,
-    "all": _all,
+_HINTS: Final[Options] = {"shortcut": False, "suggest": True, "recall": True, "planning": True, "reflect": True}
+_FEATURES: Final[Mapping[str, Options]] = {
+    "with": {},
+    "shadow": {"shortcut": InertiaPolicy(shadow=True)},
+    # Without the shortcut: a request that it answers in the model's place shows nothing of these features.
+    "prefetch": {"shortcut": False, "prefetch": True},
+    "hints": _HINTS,
+    "tool_search": {"shortcut": False, "tool_search": True},
+    "context": {"context": True},
 }
-"""Options by the name of an arm, from the tools that it may make changes with."""
+"""Options of the arms that need no tools by name."""
+_CHANGES: Final = "changes"
+_ALL: Final = "all"
 
 
 def arms_named(names: Sequence[str], *, may_write: Collection[str] = ()) -> list[Arm]:
     """Return arms by name, such as ``["without", "with", "without"]``; a repeated arm measures the noise.
 
     Args:
-        names: "without" and keys of `KINDS`.
+        names: "without", "with", or a feature: see `docs/evaluation.md`.
         may_write: names of tools that the arms "changes" and "all" may call without the model.
 
     Raises:
         ConfigurationError: a name is unknown, or an arm lacks what it needs.
     """
-    known = {WITHOUT, *KINDS}
+    known = {WITHOUT, *_FEATURES, _CHANGES, _ALL}
     arms: list[Arm] = []
+    times: Counter[str] = Counter()
     for name in names:
         if name not in known:
-            meant = nearest(name, known)
-            instead = f" Did you mean {meant!r}?" if meant else ""
-            raise ConfigurationError(f"there is no arm {name!r}.{instead} Arms: {', '.join(sorted(known))}.")
-        times = sum(arm.name.partition("#")[0] == name for arm in arms)
-        options = None if name == WITHOUT else KINDS[name](frozenset(may_write))
-        arms.append(Arm(f"{name}#{times + 1}" if times else name, options))
+            hint = did_you_mean(name, known)
+            raise ConfigurationError(f"there is no arm {name!r}.{hint} Arms: {', '.join(sorted(known))}.")
+        times[name] += 1
+        unique = name
+        if times[name] > 1:
+            unique = f"{name}#{times[name]}"
+        arms.append(Arm(unique, _options_of(name, frozenset(may_write))))
     if not arms:
         raise ConfigurationError("an evaluation needs at least one arm")
     return arms
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return a sentence with the known name that is most like an unknown one; "" if none is."""
+    meant = nearest(name, known)
+    return f" Did you mean {meant!r}?" if meant else ""
+
+
+def _options_of(name: str, may_write: frozenset[str]) -> Options | None:
+    """Return the options of an arm. Raises ConfigurationError if it needs tools and there are none."""
+    if name == WITHOUT:
+        return None
+    if name == _CHANGES:
+        if not may_write:
+            raise ConfigurationError("the arm 'changes' needs the tools that may change something: --may-write NAME")
+        return {"shortcut": InertiaPolicy(may_write=may_write)}
+    if name == _ALL:
+        shortcut = InertiaPolicy(may_write=may_write) if may_write else True
+        return {**_HINTS, "shortcut": shortcut, "prefetch": True}
+    return _FEATURES[name]

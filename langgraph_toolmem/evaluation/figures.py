@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import comb
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from langgraph_toolmem.evaluation.journal import RunRecord
 
 RESAMPLES: Final = 10_000
 CONFIDENCE: Final = 0.95
+"""Of the intervals; docs and tables call them 95 % intervals."""
 METRICS: Final = ("success", "model calls", "input tokens", "cached tokens", "output tokens", "seconds", "cost")
 
 
@@ -61,6 +62,13 @@ class Interval:
     high: float
 
 
+class TaskTrial(NamedTuple):
+    """A task and the number of its trial, from 0."""
+
+    task: str
+    trial: int
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """One arm against the first.
@@ -70,14 +78,14 @@ class Comparison:
         against: the first arm.
         tasks: tasks with the same trials in both.
         differences: metric -> arm minus first, mean per run.
-        changed: (task, trial) of runs with another outcome.
+        changed: runs with another outcome.
     """
 
     arm: str
     against: str
     tasks: int
     differences: dict[str, Interval]
-    changed: list[tuple[str, int]]
+    changed: list[TaskTrial]
 
 
 def pass_hat_k(successes: int, trials: int, k: int) -> float:
@@ -117,6 +125,9 @@ def figures_of(arm: str, records: Iterable[RunRecord]) -> Figures:
         if record.error:
             errors += 1
     runs = len(tested)
+    cost = None
+    if costs:
+        cost = sum(costs)
     return Figures(
         arm=arm,
         tasks=len(successes),
@@ -126,7 +137,7 @@ def figures_of(arm: str, records: Iterable[RunRecord]) -> Figures:
         pass_k=_pass_k(list(successes.values())),
         usage=usage,
         seconds=sum(seconds),
-        cost=sum(costs) if costs else None,
+        cost=cost,
         memory_calls=memory_calls,
         errors=errors,
         train=train,
@@ -157,13 +168,14 @@ def compared(
         seed: of the bootstrap.
         resamples: of the bootstrap.
     """
-    by_place: dict[tuple[str, int], dict[str, RunRecord]] = defaultdict(dict)
+    by_place: dict[TaskTrial, dict[str, RunRecord]] = defaultdict(dict)
     for record in records:
         if record.split == "test" and record.arm in (arm, against):
-            by_place[record.task, record.trial][record.arm] = record
+            by_place[TaskTrial(record.task, record.trial)][record.arm] = record
     by_task: defaultdict[str, list[_Pair]] = defaultdict(list)
-    changed: list[tuple[str, int]] = []
+    changed: list[TaskTrial] = []
     for place, of_arms in by_place.items():
+        # A budget that ended early may have left one arm of a pair.
         if len(of_arms) < 2:
             continue
         pair = _Pair(of_arms[arm], of_arms[against])
@@ -171,6 +183,7 @@ def compared(
         if pair.own.success != pair.other.success:
             changed.append(place)
     differences: dict[str, Interval] = {}
+    # Each metric draws the same tasks, since each bootstrap starts from the seed.
     for metric in METRICS:
         of_tasks: list[list[float]] = []
         for pairs in by_task.values():
@@ -207,8 +220,10 @@ def _interval(of_tasks: Sequence[Sequence[float]], seed: int, resamples: int) ->
     """Return the mean over all runs, with the interval from resampled tasks."""
     if not of_tasks:
         return Interval(0.0, 0.0, 0.0)
+    # A task counts with all its runs, so the mean of a sample is its sum by its number of runs.
     sums = np.array([sum(runs) for runs in of_tasks], dtype=float)
     sizes = np.array([len(runs) for runs in of_tasks], dtype=float)
+    # (resamples, tasks): the tasks of each sample, drawn with replacement.
     drawn = np.random.default_rng(seed).integers(len(sums), size=(resamples, len(sums)))
     means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
     tail = 100 * (1 - CONFIDENCE) / 2

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.evaluation.answers import Usage, append_line, lines_of
 
-SUCCESS = 1 - 1e-6
+# A judge may add up parts, such as ten times .1: that is less than 1.
+SUCCESS: Final = 1 - 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ class RunRecord:
     trace: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_plain(cls, item: Mapping[str, Any]) -> RunRecord:
+        """Return the run of a line. Raises ValueError, TypeError or KeyError if it holds none."""
+        fields = dict(item)
+        fields["usage"] = Usage(**item["usage"])
+        return cls(**fields)
+
     @property
     def success(self) -> bool:
         """Return True for the full score."""
@@ -68,8 +77,7 @@ class Journal:
         self.records: list[RunRecord] = []
         for number, line in enumerate(lines_of(path), 1):
             try:
-                item = json.loads(line)
-                self.records.append(RunRecord(**{**item, "usage": Usage(**item["usage"])}))
+                self.records.append(RunRecord.from_plain(json.loads(line)))
             except (ValueError, TypeError, KeyError) as error:
                 raise InputError(f"line {number} of {path} is no finished run: {error}") from error
 
@@ -87,5 +95,7 @@ class Journal:
 
     def folder_of(self, arm: str) -> str:
         """Return the folder of the memory after the latest run of an arm that kept it; "" if there is none."""
-        kept = [record.folder for record in self.records if record.arm == arm and record.folder]
-        return kept[-1] if kept else ""
+        for record in reversed(self.records):
+            if record.arm == arm and record.folder:
+                return record.folder
+        return ""

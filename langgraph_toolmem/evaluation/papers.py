@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.atoms.step import SGASettings
-from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.entries import RecallPolicy
-from langgraph_toolmem.evaluation.arms import WITHOUT, Arm
+from langgraph_toolmem.evaluation.arms import WITHOUT, Arm, Options, did_you_mean
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.sit.suggest import SITPolicy
 
@@ -56,29 +55,35 @@ class PaperComparison:
 
     def table(self) -> TextTable:
         """Return the paper's figures as a table."""
-        rows = tuple((figure.task, figure.without, figure.with_method) for figure in self.reported)
+        rows = [(figure.task, figure.without, figure.with_method) for figure in self.reported]
         columns = ("task, measure", "without", "with")
-        return TextTable(f"Reported by {self.title}, {self.model}", columns, rows)
+        return TextTable(f"Reported by {self.title}, {self.model}", columns, tuple(rows))
 
 
-def _alone(**options: Any) -> dict[str, Any]:
+def _alone(**options: Any) -> Options:
     """Return options of hints without the shortcut, so that an arm shows the hints' effect alone."""
     return {"shortcut": False, **options}
 
 
-def _arms(methods: Mapping[str, dict[str, Any]]) -> tuple[Arm, ...]:
-    return (Arm(WITHOUT), *(Arm(name, options) for name, options in methods.items()))
+def _arms(methods: Mapping[str, Options]) -> tuple[Arm, ...]:
+    """Return an arm for each method, behind the one without the memory: the others are compared with the first."""
+    arms = [Arm(WITHOUT)]
+    for name, options in methods.items():
+        arms.append(Arm(name, options))
+    return tuple(arms)
 
 
 def _autotool() -> PaperComparison:
     paper = InertiaPolicy.paper
-    arms = {
+    arms: dict[str, Options] = {
         "autotool": {"shortcut": paper()},
+        # The paper's own variations: each stays within 3 points of progress there.
         "theta 0.2": {"shortcut": paper(threshold=0.2)},
         "alpha 0.3": {"shortcut": paper(alpha=0.3)},
         "alpha 0.7": {"shortcut": paper(alpha=0.7)},
         "window 1": {"shortcut": paper(window=1)},
         "window 3": {"shortcut": paper(window=3)},
+        # The paper always has its caps: at most 30 % of the calls, never two in a row.
         "no caps": {"shortcut": paper(max_share=None, max_in_a_row=None)},
         "default": {},
     }
@@ -94,6 +99,7 @@ def _sit_graph() -> PaperComparison:
     paper = SITPolicy.paper
     arms = {
         "sit-graph": _alone(suggest=paper()),
+        # k = 2 was the paper's best: one suggestion constrains too much, three add noise.
         "k 1": _alone(suggest=paper(k=1)),
         "k 3": _alone(suggest=paper(k=3)),
         "default": _alone(suggest=True),
@@ -105,9 +111,11 @@ def _sga_mcts() -> PaperComparison:
     paper = SGASettings.paper
     arms = {
         "sga-mcts": _alone(planning=paper()),
+        # Without the share of known slots (beta), the score is the cosine alone.
         "beta 0": _alone(planning=paper(beta=0.0)),
         "k 1": _alone(planning=paper(k=1)),
         "k 5": _alone(planning=paper(k=5)),
+        # Whole past runs in place of single steps.
         "whole runs": _alone(recall=True),
         "default": _alone(planning=True),
     }
@@ -121,6 +129,7 @@ def _sga_mcts() -> PaperComparison:
 
 def _memtoolagent() -> PaperComparison:
     arms = {
+        # The paper's fixed numbers: no run is left out for being improbable (least=0).
         "n 5": _alone(recall=RecallPolicy(least=0.0, max_n=5)),
         "n 10": _alone(recall=RecallPolicy(least=0.0, max_n=10)),
         "n 15": _alone(recall=RecallPolicy(least=0.0, max_n=15)),
@@ -161,7 +170,6 @@ def comparison_of(paper: str) -> PaperComparison:
     if paper == "naviagent":
         raise ConfigurationError(NAVIAGENT)
     if paper not in _PAPERS:
-        meant = nearest(paper, _PAPERS)
-        instead = f" Did you mean {meant!r}?" if meant else ""
-        raise ConfigurationError(f"there is no comparison like {paper!r}.{instead} Papers: {', '.join(_PAPERS)}.")
+        hint = did_you_mean(paper, _PAPERS)
+        raise ConfigurationError(f"there is no comparison like {paper!r}.{hint} Papers: {', '.join(_PAPERS)}.")
     return _PAPERS[paper]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from langgraph_toolmem.evaluation.tasks import EvalTask
 
 Model = TypeVar("Model", bound=BaseChatModel)
-TRACE_CHARS = 240
+TRACE_CHARS: Final = 240
 """Characters of one line of a trace."""
+RECURSION_LIMIT: Final = 200
+"""Steps of a graph for one message of the user: an agent that goes round in circles fails its task."""
 
 
 @dataclass(slots=True)
@@ -77,9 +79,10 @@ class EvalRun:
         from langgraph_toolmem.models import with_tool_memory
 
         options = dict(self.arm.options or {})
-        for name in ("reflect", "tool_search"):
-            if options.pop(name, False) and name == "tool_search":
-                raise ConfigurationError("tool search needs run.middleware(): a wrapped model cannot reveal tools")
+        # The arm "hints" has it, but there is no end of a run at a model.
+        options.pop("reflect", None)
+        if options.pop("tool_search", False):
+            raise ConfigurationError("tool search needs run.middleware(): a wrapped model cannot reveal tools")
         return with_tool_memory(model, self.memory, tools=tools, **options)
 
 
@@ -100,11 +103,13 @@ class TaskOutcome:
 
 def play_messages(run: EvalRun, agent: Any, *, asynchronous: bool = False) -> None:
     """Say the user's messages to a graph, one after the other; fill in `run.messages` and `run.state`."""
-    config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": 200}
+    config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": RECURSION_LIMIT}
     keeps_thread = bool(getattr(agent, "checkpointer", None))
     for number, text in enumerate(run.task.messages):
+        # An id of our own: LangGraph would draw another one at each start.
         said = HumanMessage(text, id=f"{run.thread_id}-{number}")
-        state = {"messages": [said] if keeps_thread else [*run.messages, said]}
+        before = [] if keeps_thread else run.messages
+        state = {"messages": [*before, said]}
         if asynchronous:
             run.state = asyncio.run(agent.ainvoke(state, config))
         else:
@@ -124,7 +129,8 @@ def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
             who = "memory" if made_by_memory(message) else "model"
             if message.text:
                 lines.append(f"{who}: {message.text}")
-            lines += [f"{who} calls {call['name']} {canonical(call['args'])}" for call in message.tool_calls]
+            for call in message.tool_calls:
+                lines.append(f"{who} calls {call['name']} {canonical(call['args'])}")
     return [shortened(" ".join(line.split()), TRACE_CHARS) for line in lines]
 
 

@@ -112,34 +112,36 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in JSON's types; of runs with another outcome the traces, side by side."""
-        changed = [
-            {"arm": each.arm, "task": task, "trial": trial, "traces": self.traces(each, task, trial)}
-            for each in self.comparisons
-            for task, trial in each.changed
-        ]
+        changed: list[dict[str, Any]] = []
+        for comparison in self.comparisons:
+            for task, trial in comparison.changed:
+                traces = self.traces(comparison, task, trial)
+                changed.append({"arm": comparison.arm, "task": task, "trial": trial, "traces": traces})
         return {
             "source": self.source,
             "agent": self.agent,
             "missing": self.missing,
             "currency": self.currency,
-            "figures": [plain(each) for each in self.figures],
-            "comparisons": [plain(each) for each in self.comparisons],
+            "figures": [plain(figures) for figures in self.figures],
+            "comparisons": [plain(comparison) for comparison in self.comparisons],
             "changed": changed,
             "runs": [plain(record) for record in self.records],
         }
 
     def traces(self, comparison: Comparison, task: str, trial: int) -> dict[str, list[str]]:
         """Return the traces of a task and trial in the two arms of a comparison."""
-        found = {}
+        traces: dict[str, list[str]] = {}
         for arm in (comparison.against, comparison.arm):
             for record in self.records:
                 if (record.arm, record.task, record.trial) == (arm, task, trial):
-                    found[arm] = record.trace
-        return found
+                    traces[arm] = record.trace
+        return traces
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
+    """A run of the plan."""
+
     task: EvalTask
     arm: Arm
     trial: int
@@ -163,11 +165,12 @@ class Evaluation:
         self, source: TaskSource, settings: EvalSettings, folder: Path, budget: EvalBudget | None = None
     ) -> None:
         self._source, self._settings, self._folder = source, settings, folder
-        self._budget = budget if budget is not None else EvalBudget()
+        self._budget = budget or EvalBudget()
         folder.mkdir(parents=True, exist_ok=True)
         self._check_settings()
         self._answers = Answers(folder / "answers.jsonl")
         self._journal = Journal(folder / "runs.jsonl")
+        # The budget holds over all starts, so that a loop of restarts does not pay without end.
         self._budget.spent.add(self._answers.usage)
         self._plan = list(self._planned())
 
@@ -182,6 +185,7 @@ class Evaluation:
             "source": self._source.name,
             "tasks": self._source.identity(),
             "agent": settings.agent,
+            # As text: policies are compared by their fields, and JSON has no classes.
             "arms": [[arm.name, repr(arm.options)] for arm in settings.arms],
             "trials": settings.trials,
             "seed": settings.seed,
@@ -193,6 +197,7 @@ class Evaluation:
             return
         before = loads(path.read_text(encoding="utf-8"))
         other = [name for name, value in now.items() if before.get(name) != value]
+        # Figures of two evaluations in one journal would compare runs that have nothing to do with each other.
         if other:
             raise ConfigurationError(
                 f"{self._folder} has an evaluation with another {', '.join(other)}. Name another folder, or delete it."
@@ -212,7 +217,7 @@ class Evaluation:
                     if task.split == "test":
                         yield _Planned(task, arm, trial)
 
-    def run(self, on_run: Callable[[RunRecord | None], None] = lambda _: None) -> Result:
+    def run(self, on_run: Callable[[RunRecord], None] | None = None) -> Result:
         """Do all runs that are not finished yet, and return the figures.
 
         Args:
@@ -222,67 +227,96 @@ class Evaluation:
             EvalStoppedError: the budget is used up, or the provider refuses: the same call later goes on.
         """
         for planned in self._plan:
-            done = self._journal.find(planned.arm.name, planned.task.id, planned.trial)
-            on_run(done if done is not None else self._one(planned))
+            record = self._journal.find(planned.arm.name, planned.task.id, planned.trial)
+            if record is None:
+                record = self._do(planned)
+            if on_run is not None:
+                on_run(record)
         return self.result()
 
     def result(self) -> Result:
         """Return the figures of the finished runs."""
-        names = [arm.name for arm in self._settings.arms]
-        records = self._journal.records
+        settings, records, price = self._settings, self._journal.records, self._budget.price
+        first = settings.arms[0].name
+        figures: list[Figures] = []
+        comparisons: list[Comparison] = []
+        for arm in settings.arms:
+            figures.append(figures_of(arm.name, records))
+            if arm.name != first:
+                comparisons.append(compared(arm.name, first, records, seed=settings.seed))
         return Result(
             source=self._source.name,
-            agent=self._settings.agent,
-            figures=[figures_of(name, records) for name in names],
-            comparisons=[compared(name, names[0], records, seed=self._settings.seed) for name in names[1:]],
+            agent=settings.agent,
+            figures=figures,
+            comparisons=comparisons,
             records=list(records),
             missing=len(self._plan) - len(records),
-            currency=None if self._budget.price is None else self._budget.price.currency,
+            currency=None if price is None else price.currency,
         )
 
     # --- one run ---
 
-    def _one(self, planned: _Planned) -> RunRecord:
-        task, arm, trial = planned.task, planned.arm, planned.trial
-        seed = int(digest("seed", self._settings.seed, task.id, trial)[:7], 16)
-        key = f"{arm.name}/{task.id}/{trial}"
-        keeper = Keeper(key, self._answers, self._budget)
-        thread = digest("thread", task.split, task.id, trial)
-        run = EvalRun(task, arm, trial, seed, f"{task.split}-{thread}", keeper)
+    def _do(self, planned: _Planned) -> RunRecord:
+        """Do one run, and write it to the journal.
+
+        Raises:
+            EvalStoppedError: the run cannot be finished now.
+        """
         work = self._folder / "memory" / "work"
-        if arm.remembers:
-            run.memory = self._open(arm, work)
+        run = self._begin(planned, work)
         began = time.perf_counter()
         try:
             outcome, error = self._play(run)
-            if run.memory is not None and self._keeps(task):
+            if self._keeps(run):
                 self._teach(run, outcome)
         finally:
             if run.memory is not None:
                 run.memory.close()
-        waited = keeper.kept_usage.seconds
+        # A kept answer counts with the seconds that it took when it was paid, so a restarted run is not faster.
+        seconds = time.perf_counter() - began + run.keeper.kept_usage.seconds
+        folder = ""
+        if self._keeps(run):
+            folder = self._keep(run.arm, work)
+        record = self._record_of(run, outcome, error, seconds, folder)
+        before = self._journal.folder_of(run.arm.name)
+        # The memory that a line names is there, whenever a kill comes: the new one was renamed before this line, and
+        # the old one is deleted after it.
+        self._journal.append(record)
+        if before and folder:
+            shutil.rmtree(self._folder / "memory" / before, ignore_errors=True)
+        return record
+
+    def _begin(self, planned: _Planned, work: Path) -> EvalRun:
+        """Return a run with its seed, its thread, its keeper of answers, and its copy of the arm's memory."""
+        task, arm, trial = planned.task, planned.arm, planned.trial
+        # By task and trial alone, so that all arms have the same seeds; 28 bits fit a signed 32-bit integer.
+        seed = int(digest("seed", self._settings.seed, task.id, trial)[:7], 16)
+        thread = digest("thread", task.split, task.id, trial)
+        keeper = Keeper(f"{arm.name}/{task.id}/{trial}", self._answers, self._budget)
+        run = EvalRun(task, arm, trial, seed, f"{task.split}-{thread}", keeper)
+        if arm.remembers:
+            run.memory = self._open(arm, work)
+        return run
+
+    def _record_of(self, run: EvalRun, outcome: TaskOutcome, error: str, seconds: float, folder: str) -> RunRecord:
         messages = outcome.messages or run.messages
-        record = RunRecord(
-            arm=arm.name,
-            task=task.id,
-            split=task.split,
-            trial=trial,
-            seed=seed,
+        made = [message for message in messages if made_by_memory(message)]
+        return RunRecord(
+            arm=run.arm.name,
+            task=run.task.id,
+            split=run.task.split,
+            trial=run.trial,
+            seed=run.seed,
             score=outcome.score,
-            usage=keeper.usage,
-            seconds=time.perf_counter() - began + waited,
-            cost=keeper.usage.cost(self._budget.price),
-            memory_calls=sum(map(made_by_memory, messages)),
+            usage=run.keeper.usage,
+            seconds=seconds,
+            cost=run.keeper.usage.cost(self._budget.price),
+            memory_calls=len(made),
             error=error,
-            folder=self._keep(arm, work) if run.memory is not None and self._keeps(task) else "",
+            folder=folder,
             trace=trace_of(messages),
             details=outcome.details,
         )
-        before = self._journal.folder_of(arm.name)
-        self._journal.append(record)
-        if before and record.folder:
-            shutil.rmtree(self._folder / "memory" / before, ignore_errors=True)
-        return record
 
     def _play(self, run: EvalRun) -> tuple[TaskOutcome, str]:
         """Return the result of a run, and the error that ended it, if one did.
@@ -294,10 +328,12 @@ class Evaluation:
         try:
             outcome = self._source.play(run)
         except ConfigurationError:
-            raise
+            raise  # it would end every run alike
         except Exception as failed:  # noqa: BLE001 - an agent that fails has failed its task
             log_failure(logger, logging.INFO, "a run of the evaluation ended with an error", error=failed)
             error = shortened(f"{type(failed).__name__}: {failed}", ERROR_CHARS)
+        # A used budget or a rate limit says nothing about the agent, whatever it made of the error: the run counts
+        # only once it went through.
         stopped = run.keeper.stopped
         if stopped is not None:
             raise EvalStoppedError(
@@ -305,25 +341,36 @@ class Evaluation:
             ) from stopped
         return outcome, error
 
-    def _keeps(self, task: EvalTask) -> bool:
-        return task.split == "train" or self._settings.learn_from_tests
+    def _keeps(self, run: EvalRun) -> bool:
+        """Return True if the memory after this run is the arm's from now on."""
+        if run.memory is None:
+            return False
+        return run.task.split == "train" or self._settings.learn_from_tests
 
     def _open(self, arm: Arm, work: Path) -> ToolMemory:
         """Return the memory of an arm, on a copy of its folder."""
+        # An interrupted run may have left its copy there.
         shutil.rmtree(work, ignore_errors=True)
-        if kept := self._journal.folder_of(arm.name):
+        kept = self._journal.folder_of(arm.name)
+        if kept:
             shutil.copytree(self._folder / "memory" / kept, work)
         return ToolMemory(work, **self._settings.memory)
 
     def _teach(self, run: EvalRun, outcome: TaskOutcome) -> None:
-        if run.memory is not None and (messages := list(outcome.messages or run.messages)):
+        messages = list(outcome.messages or run.messages)
+        if run.memory is not None and messages:
+            # The folder is copied next, so the memory must have written everything.
             run.memory.finish(messages, thread_id=run.thread_id, success=outcome.score, wait=True)
 
     def _keep(self, arm: Arm, work: Path) -> str:
         """Make the copy the arm's memory, and return its name. Until the journal names it, it does not count."""
-        number = sum(record.arm == arm.name and bool(record.folder) for record in self._journal.records) + 1
+        number = 1
+        for record in self._journal.records:
+            if record.arm == arm.name and record.folder:
+                number += 1
         name = f"{arm.name.replace('#', '-')}-{number:05}"
         target = self._folder / "memory" / name
+        # A kill between this and the journal's line has left one.
         shutil.rmtree(target, ignore_errors=True)
         work.rename(target)
         return name

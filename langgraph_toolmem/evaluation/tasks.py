@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeGuard, get_args
 
 from langchain_core.messages import AIMessage
 
@@ -83,25 +84,36 @@ class TaskFile:
 def read_tasks(path: Path) -> list[EvalTask]:
     """Read the tasks of a file. Raises InputError if one is malformed, or two have the same id."""
     try:
+        # Editors on Windows put a byte order mark in front, which is no JSON.
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     try:
-        if text.lstrip().startswith("["):
-            items = json.loads(text)
-        else:
-            items = [json.loads(line) for line in text.splitlines() if line.strip()]
+        items = _items_of(text)
     except ValueError as error:
         raise InputError(f"{path} is not JSON or JSONL: {error}") from error
-    tasks = [_task(item, number) for number, item in enumerate(items, 1)]
-    seen: set[str] = set()
-    for task in tasks:
-        if task.id in seen:
+    tasks: list[EvalTask] = []
+    ids: set[str] = set()
+    splits: set[str] = set()
+    for number, item in enumerate(items, 1):
+        task = _task(item, number)
+        # The id names the task in journal and answers: a second one would count as finished.
+        if task.id in ids:
             raise InputError(f"two tasks of {path} have the id {task.id!r}")
-        seen.add(task.id)
-    if not any(task.split == "test" for task in tasks):
+        tasks.append(task)
+        ids.add(task.id)
+        splits.add(task.split)
+    if "test" not in splits:
         raise InputError(f"{path} has no test tasks")
     return tasks
+
+
+def _items_of(text: str) -> list[Any]:
+    """Return the items of a JSON list, or of JSON lines. Raises ValueError if the text is neither."""
+    if text.lstrip().startswith("["):
+        items: list[Any] = json.loads(text)
+        return items
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 def _task(item: Any, number: int) -> EvalTask:
@@ -116,7 +128,7 @@ def _task(item: Any, number: int) -> EvalTask:
         raise InputError(str(error)) from error
     if isinstance(messages, str):
         messages = [messages]
-    if not isinstance(messages, list) or not messages or not all(isinstance(each, str) for each in messages):
+    if not _are_texts(messages):
         raise InputError(f"`messages` of task {number} must be the user's texts, got {messages!r:.60}")
     if not isinstance(check, (str, dict)):
         raise InputError(f"`check` of task {number} must be 'module:function' or an object, got {check!r:.60}")
@@ -124,6 +136,13 @@ def _task(item: Any, number: int) -> EvalTask:
     if split not in get_args(Split):
         raise InputError(f"`split` of task {number} must be 'train' or 'test', got {split!r:.60}")
     return EvalTask(str(item.get("id", number)), split, tuple(messages), check)
+
+
+def _are_texts(messages: Any) -> TypeGuard[list[str]]:
+    """Return True for a list of at least one text."""
+    if not isinstance(messages, list) or not messages:
+        return False
+    return all(isinstance(message, str) for message in messages)
 
 
 def named_function(reference: str, what: str) -> Callable[..., Any]:
@@ -150,11 +169,33 @@ def score_of_run(run: EvalRun) -> float:
         if not isinstance(score, bool) and not is_share(score):
             raise ConfigurationError(f"{check} must return True, False or a score from 0 to 1, got {score!r:.60}")
         return float(score)
-    answers = [message for message in run.messages if isinstance(message, AIMessage)]
-    said = "\n".join(answer.text for answer in answers).lower()
-    made = [(call["name"], canonical(call["args"])) for answer in answers for call in answer.tool_calls]
-    wanted = [(call["name"], canonical(call.get("args", {}))) for call in check.get("calls", ())]
-    names = {name for name, _ in made}
-    fine = all(text.lower() in said for text in check.get("says", ()))
-    fine = fine and all(made.count(call) >= wanted.count(call) for call in wanted)
-    return float(fine and names.isdisjoint(check.get("never", ())))
+    return float(_passes(run, check))
+
+
+def _passes(run: EvalRun, check: Mapping[str, Any]) -> bool:
+    """Return True if the answers contain all texts, and the calls are made that must be, and none that must not."""
+    texts: list[str] = []
+    calls: Counter[str] = Counter()
+    tools: set[str] = set()
+    for message in run.messages:
+        if not isinstance(message, AIMessage):
+            continue
+        texts.append(message.text.lower())
+        for call in message.tool_calls:
+            tools.add(call["name"])
+            calls[_call_text(call["name"], call["args"])] += 1
+    said = "\n".join(texts)
+    for text in check.get("says", ()):
+        if text.lower() not in said:
+            return False
+    # A call that is wanted twice must be made twice; more calls than wanted are fine.
+    wanted: Counter[str] = Counter()
+    for call in check.get("calls", ()):
+        wanted[_call_text(call["name"], call.get("args", {}))] += 1
+    if wanted - calls:
+        return False
+    return tools.isdisjoint(check.get("never", ()))
+
+
+def _call_text(name: str, args: Mapping[str, Any]) -> str:
+    return f"{name} {canonical(args)}"

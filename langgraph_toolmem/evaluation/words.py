@@ -25,15 +25,20 @@ def in_words(result: Result) -> list[str | TextTable]:
         parts.append(f"Not finished: {count(result.missing, 'run')} to go.")
     if not any(figures.runs for figures in result.figures):
         return parts
-    for each in result.comparisons:
-        parts.append(_differences(each))
-        changed = f"{count(len(each.changed), 'run')} with another outcome"
-        parts.append(f"{each.arm} against {each.against}: {changed}, of {count(each.tasks, 'task')} in both.")
-    unknown = sum(figures.usage.unknown for figures in result.figures)
+    for comparison in result.comparisons:
+        parts.append(_differences(comparison))
+        changed = f"{count(len(comparison.changed), 'run')} with another outcome"
+        both = f"of {count(comparison.tasks, 'task')} in both"
+        parts.append(f"{comparison.arm} against {comparison.against}: {changed}, {both}.")
+    unknown = 0
+    trained: list[str] = []
+    for figures in result.figures:
+        unknown += figures.usage.unknown
+        if figures.train.model_calls:
+            trained.append(f"{figures.arm} {figures.train.model_calls:,}")
     if unknown:
         parts.append(f"The model reported no tokens for {count(unknown, 'call')}; they count as 0.")
-    if any(figures.train.model_calls for figures in result.figures):
-        trained = [f"{each.arm} {each.train.model_calls:,}" for each in result.figures if each.train.model_calls]
+    if trained:
         parts.append(f"Model calls of train tasks, not counted above: {', '.join(trained)}.")
     return parts
 
@@ -41,7 +46,7 @@ def in_words(result: Result) -> list[str | TextTable]:
 def _outcomes(result: Result) -> TextTable:
     rows = []
     for figures in result.figures:
-        pass_k = " ".join(f"{chance:.3f}" for chance in figures.pass_k.values())
+        pass_k = " ".join([f"{chance:.3f}" for chance in figures.pass_k.values()])
         counts = (f"{figures.tasks:,}", f"{figures.runs:,}", f"{figures.success:.1%}", pass_k or "–")
         rows.append((figures.arm, *counts, f"{figures.errors:,}"))
     return TextTable("Test runs", ("arm", "tasks", "runs", "success", "pass^k", "errors"), tuple(rows))
@@ -51,7 +56,9 @@ def _costs(result: Result) -> TextTable:
     rows = []
     for figures in result.figures:
         usage = figures.usage
-        cost = "–" if figures.cost is None else money_in_words(figures.cost, result.currency)
+        cost = "–"
+        if figures.cost is not None:
+            cost = money_in_words(figures.cost, result.currency)
         calls = (f"{usage.model_calls:,}", f"{figures.memory_calls:,}")
         tokens = (f"{usage.input:,}", f"{usage.cached:,}", f"{usage.output:,}")
         rows.append((figures.arm, *calls, *tokens, f"{figures.seconds:,.1f}", cost))
@@ -59,14 +66,14 @@ def _costs(result: Result) -> TextTable:
     return TextTable("Calls, tokens and time", columns, tuple(rows))
 
 
-def _differences(each: Comparison) -> TextTable:
+def _differences(comparison: Comparison) -> TextTable:
     rows = []
-    for name, found in each.differences.items():
+    for metric, interval in comparison.differences.items():
         # A run may cost a tenth of a cent.
-        digits = 6 if name == "cost" else 3
-        between = f"{found.low:+,.{digits}f} to {found.high:+,.{digits}f}"
-        rows.append((name, f"{found.value:+,.{digits}f}", between))
-    title = f"{each.arm} minus {each.against}, mean per run"
+        digits = 6 if metric == "cost" else 3
+        between = f"{interval.low:+,.{digits}f} to {interval.high:+,.{digits}f}"
+        rows.append((metric, f"{interval.value:+,.{digits}f}", between))
+    title = f"{comparison.arm} minus {comparison.against}, mean per run"
     return TextTable(title, ("", "difference", "95 % interval, by task"), tuple(rows))
 
 
@@ -82,6 +89,7 @@ def page_of(result: Result) -> str:
     body += _side_by_side(result)
     body.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
     style = (resources.files("langgraph_toolmem.page") / "assets" / "page.css").read_text(encoding="utf-8")
+    # Traces hold texts of models and tools. They are escaped, and the browser may run and load nothing from the page.
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -98,27 +106,34 @@ def page_of(result: Result) -> str:
 
 def _side_by_side(result: Result) -> Iterable[str]:
     shown = 0
-    for each in result.comparisons:
-        for task, trial in each.changed:
+    for comparison in result.comparisons:
+        for place in comparison.changed:
             if shown == MAX_SIDE_BY_SIDE:
                 yield '<p class="quiet">More runs with another outcome are in the JSON file.</p>'
                 return
             shown += 1
-            traces = result.traces(each, task, trial)
-            heading = f"{each.arm} against {each.against}: task {task}, trial {trial + 1}"
-            cells = ["<br>".join(map(_text, trace)) for trace in traces.values()]
+            traces = result.traces(comparison, place.task, place.trial)
+            heading = f"{comparison.arm} against {comparison.against}: task {place.task}, trial {place.trial + 1}"
+            cells = []
+            for trace in traces.values():
+                cells.append("<br>".join([_text(line) for line in trace]))
             yield f"<h2>{_text(heading)}</h2>{_table_of_html(list(traces), [cells])}"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return _table_of_html(columns, [list(map(_text, row)) for row in rows])
+    cells = []
+    for row in rows:
+        cells.append([_text(text) for text in row])
+    return _table_of_html(columns, cells)
 
 
 def _table_of_html(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
+    """Return a table; the cells are HTML already, the columns are texts."""
+    head = "".join([f"<th>{_text(column)}</th>" for column in columns])
     body = ""
     for row in rows:
-        body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
+        cells = "".join([f"<td>{cell}</td>" for cell in row])
+        body += f"<tr>{cells}</tr>"
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 

@@ -100,3 +100,10 @@ def message_of(chunk: ChatGenerationChunk) -> AIMessage:
         id=message.id,
         usage_metadata=getattr(message, "usage_metadata", None),
     )
+
+
+def joined(before: ChatGenerationChunk | None, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+    """Return the chunks of a stream so far, joined; `before` is None for the first."""
+    if before is None:
+        return chunk
+    return before + chunk

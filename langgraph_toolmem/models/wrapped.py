@@ -25,7 +25,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
-from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, message_of
+from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, joined, message_of
 from langgraph_toolmem.models.features import MemoryOptions, Surroundings, steps_for
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
@@ -317,7 +317,7 @@ class _Streams:
                 turn.hear(chunk, run_id)
                 yield chunk
 
-        answer: Any = yield from drive_stream(turn.body, ask_model, _joined, costs=turn.costs)
+        answer: Any = yield from drive_stream(turn.body, ask_model, joined, costs=turn.costs)
         if not turn.streamed:
             yield _chunk_of(answer)
 
@@ -346,7 +346,7 @@ class _AsyncStreams:
                 turn.hear(chunk, run_id)
                 yield chunk
 
-        async for chunk in adrive_stream(turn.body, ask_model, _joined, answers.append, costs=turn.costs):
+        async for chunk in adrive_stream(turn.body, ask_model, joined, answers.append, costs=turn.costs):
             yield chunk
         if not turn.streamed:
             yield _chunk_of(answers[0])
@@ -449,10 +449,6 @@ def _info_of(response: ChatResult | ChatGenerationChunk | None) -> dict[str, Any
     if response is None:
         return None
     return (response.generations[0] if isinstance(response, ChatResult) else response).generation_info
-
-
-def _joined(before: ChatGenerationChunk | None, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
-    return chunk if before is None else before + chunk
 
 
 def _chunk_of(answer: ModelAnswer) -> ChatGenerationChunk:

@@ -7,6 +7,7 @@ and their results are put into the state as if the tools had run. Tools of the m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem.base.text import canonical
-from langgraph_toolmem.evaluation.run import EvalRun, made_by_memory
+from langgraph_toolmem.evaluation.run import RECURSION_LIMIT, EvalRun, made_by_memory
 
 INSTRUCTIONS: Final = """<instructions>
 You are a customer service agent that helps the user according to the <policy> provided below.
@@ -29,7 +30,14 @@ Be helpful, and always follow the policy.
 </policy>"""
 MAX_OWN_STEPS: Final = 20
 """Steps in a row with tools of the memory alone."""
-Checked = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """A result as a request shows it: a later request may show another text for the same call."""
+
+    call_id: str
+    text: str
 
 
 class LookUps:
@@ -43,7 +51,7 @@ class LookUps:
     def __init__(self, environment: Any) -> None:
         self._environment = environment
         self._given: dict[str, str] = {}
-        self._checked: set[Checked] = set()
+        self._checked: set[ShownText] = set()
         self.wrong: list[str] = []
         self.early: list[str] = []
 
@@ -53,22 +61,27 @@ class LookUps:
 
     def check(self, messages: Sequence[BaseMessage]) -> None:
         """Check the exchanges of a request."""
-        calls = {call["id"]: call for message in messages for call in getattr(message, "tool_calls", ())}
+        calls: dict[Any, Any] = {}
         for message in messages:
-            if not isinstance(message, ToolMessage) or message.tool_call_id not in calls:
-                continue
-            call = calls[message.tool_call_id]
-            place = (message.tool_call_id, message.text)
-            if place in self._checked or not self._environment.tools.has_tool(call["name"]):
-                continue
-            self._checked.add(place)
-            text = f"{call['name']} {canonical(call['args'])}"
-            expected = self._given.get(message.tool_call_id)
-            if expected is None:
-                self.early.append(text)
-                expected = answer_of(self._environment, call["name"], call["args"])
-            if message.text != expected:
-                self.wrong.append(text)
+            for call in getattr(message, "tool_calls", ()):
+                calls[call["id"]] = call
+            if isinstance(message, ToolMessage) and message.tool_call_id in calls:
+                self._check_result(calls[message.tool_call_id], message)
+
+    def _check_result(self, call: Any, message: ToolMessage) -> None:
+        """Compare a result with the environment's own; each text of a call counts once."""
+        shown = ShownText(message.tool_call_id, message.text)
+        if shown in self._checked or not self._environment.tools.has_tool(call["name"]):
+            return
+        self._checked.add(shown)
+        text = f"{call['name']} {canonical(call['args'])}"
+        expected = self._given.get(message.tool_call_id)
+        # The orchestrator did not execute it, so the memory did: a look-up, which may be asked for again.
+        if expected is None:
+            self.early.append(text)
+            expected = answer_of(self._environment, call["name"], call["args"])
+        if message.text != expected:
+            self.wrong.append(text)
 
 
 def answer_of(environment: Any, name: str, args: Mapping[str, Any]) -> str:
@@ -80,29 +93,41 @@ def answer_of(environment: Any, name: str, args: Mapping[str, Any]) -> str:
 def tools_of(environment: Any) -> list[BaseTool]:
     """Return an environment's tools for LangChain; those that only read are marked so."""
     reading = reading_tools(environment)
+    tools: list[BaseTool] = []
+    for original in environment.get_tools():
+        metadata = None
+        if original.name in reading:
+            metadata = {"read_only": True}
+        tools.append(_langchain_tool(environment, original, metadata))
+    return tools
 
-    def tool(original: Any) -> BaseTool:
-        schema = original.openai_schema["function"]
 
-        def call(**args: Any) -> str:
-            return answer_of(environment, original.name, args)
+def _langchain_tool(environment: Any, original: Any, metadata: dict[str, Any] | None) -> BaseTool:
+    schema = original.openai_schema["function"]
 
-        return StructuredTool.from_function(
-            call,
-            name=schema["name"],
-            description=schema.get("description", ""),
-            args_schema=schema["parameters"],
-            infer_schema=False,
-            metadata={"read_only": True} if original.name in reading else None,
-        )
+    # Called by the memory alone, for look-ups before the model asks: the orchestrator executes the model's calls.
+    def call(**args: Any) -> str:
+        return answer_of(environment, original.name, args)
 
-    return [tool(original) for original in environment.get_tools()]
+    return StructuredTool.from_function(
+        call,
+        name=schema["name"],
+        description=schema.get("description", ""),
+        args_schema=schema["parameters"],
+        infer_schema=False,
+        metadata=metadata,
+    )
 
 
 def reading_tools(environment: Any) -> set[str]:
     """Return the names of the agent's tools that only read."""
     types = import_module("tau2.environment.toolkit").get_tool_types(environment.tools)
-    return {name for name, kind in types.items() if str(getattr(kind, "value", kind)) == "read"}
+    reading: set[str] = set()
+    for name, kind in types.items():
+        # The benchmark's kinds are an enum: read, write, think, generic.
+        if str(getattr(kind, "value", kind)) == "read":
+            reading.add(name)
+    return reading
 
 
 class ToolMemAgent:
@@ -119,7 +144,7 @@ class ToolMemAgent:
         self.look_ups = LookUps(environment)
         self._messages = import_module("tau2.data_model.message")
         self._names = {tool.name for tool in self.tools}
-        self._config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": 200}
+        self._config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": RECURSION_LIMIT}
         self._run = run
         self._graph: Any = create_agent(
             run.model(model),
@@ -134,19 +159,23 @@ class ToolMemAgent:
 
     def get_init_state(self, message_history: Sequence[Any] | None = None) -> list[Any]:
         """Start a conversation; the opening words are the benchmark's own."""
-        opening = [AIMessage(message.content, id="opening") for message in message_history or () if message.content]
+        opening = []
+        for message in message_history or ():
+            if message.content:
+                opening.append(AIMessage(message.content, id="opening"))
         self._graph.update_state(self._config, {"messages": opening}, as_node="__start__")
         return []
 
     def generate_next_message(self, message: Any, state: list[Any]) -> tuple[Any, list[Any]]:
         """Return the agent's next message to the user or the environment."""
-        results = getattr(message, "tool_messages", None) or [message]
+        # None: the graph goes on from where it stopped, in front of its tools.
+        given: Any = None
         if message.role == "user":
             number = len(self._run.messages)
-            given: Any = {"messages": [HumanMessage(message.content, id=f"{self._run.thread_id}-{number}")]}
+            given = {"messages": [HumanMessage(message.content, id=f"{self._run.thread_id}-{number}")]}
         else:
-            given = None
-            self._put_results(results)
+            # Several results come in one message that holds them.
+            self._put_results(getattr(message, "tool_messages", None) or [message])
         for _ in range(MAX_OWN_STEPS):
             self._run.messages = list(self._graph.invoke(given, self._config)["messages"])
             answer = self._run.messages[-1]
@@ -154,7 +183,7 @@ class ToolMemAgent:
             outside = [call for call in calls if call["name"] in self._names]
             if not isinstance(answer, AIMessage) or outside or not calls:
                 break
-            given = None  # the memory's own tools run in the graph
+            given = None  # the memory's own tools run in the graph, such as `search_tools`
         return self._outgoing(self._run.messages[-1], outside), state
 
     def stop(self, message: Any = None, state: Any = None) -> None:
@@ -170,24 +199,31 @@ class ToolMemAgent:
     # --- messages ---
 
     def _put_results(self, results: Sequence[Any]) -> None:
-        asked = {call["id"]: call["name"] for call in getattr(self._run.messages[-1], "tool_calls", ())}
+        names: dict[str, str] = {}
+        for call in getattr(self._run.messages[-1], "tool_calls", ()):
+            names[call["id"]] = call["name"]
         messages = []
         for result in results:
             self.look_ups.given(result.id, result.content or "")
             status: Any = "error" if result.error else "success"
             messages.append(
-                ToolMessage(result.content or "", tool_call_id=result.id, name=asked.get(result.id), status=status)
+                ToolMessage(result.content or "", tool_call_id=result.id, name=names.get(result.id), status=status)
             )
+        # As if the node of the tools had run: the graph goes on to the model.
         self._graph.update_state(self._config, {"messages": messages}, as_node="tools")
 
     def _outgoing(self, answer: BaseMessage, calls: Sequence[Any]) -> Any:
         if not calls:
+            # The benchmark takes no empty message.
             return self._messages.AssistantMessage(role="assistant", content=answer.text or "…")
-        made = [
-            self._messages.ToolCall(id=call["id"], name=call["name"], arguments=call["args"], requestor="assistant")
-            for call in calls
-        ]
-        marked = {"toolmem": True} if made_by_memory(answer) else None
+        made = []
+        for call in calls:
+            made.append(
+                self._messages.ToolCall(id=call["id"], name=call["name"], arguments=call["args"], requestor="assistant")
+            )
+        marked = None
+        if made_by_memory(answer):
+            marked = {"toolmem": True}
         return self._messages.AssistantMessage(
             role="assistant", content=answer.text or None, tool_calls=made, raw_data=marked
         )

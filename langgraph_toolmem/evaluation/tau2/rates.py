@@ -69,6 +69,7 @@ def fitted_rates(runs: Iterable[LoggedRun], reads: Collection[str], *, follow: f
     """
     by_task: dict[str, list[_RecordedRun]] = defaultdict(list)
     for run in runs:
+        # A log without tasks: each run is a task of its own, and no look-up can be called needless.
         by_task[run.task or run.thread_id].append(_RecordedRun(_calls_of(run), run.success is True))
     counts = _Counts()
     for of_task in by_task.values():
@@ -100,6 +101,7 @@ def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Coun
     for run in runs:
         shown: set[str] = set()
         for call in run.calls:
+            # After a change a record may be another one: to read it again is right.
             if call.tool not in reads:
                 shown.clear()
                 continue
@@ -107,6 +109,7 @@ def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Coun
             counts.made += 1
             counts.again += look_up in shown
             shown.add(look_up)
+            # A failed look-up counts once, as such: its arguments are wrong, so no good run makes it.
             if call.status == "failed":
                 counts.failed += 1
             elif len(good_runs) >= LEAST_GOOD_RUNS:

@@ -16,12 +16,13 @@ from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.evaluation.answers import Keeper
 from langgraph_toolmem.evaluation.journal import RunRecord
 from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome
-from langgraph_toolmem.evaluation.tasks import EvalTask, Split
+from langgraph_toolmem.evaluation.tasks import EvalTask
 from langgraph_toolmem.evaluation.tau2.agent import ToolMemAgent, reading_tools
 from langgraph_toolmem.evaluation.tau2.rates import Rates
 from langgraph_toolmem.evaluation.tau2.stub import StubChatModel, StubModel, StubPlan, StubUser
 
 MAX_STEPS: Final = 200
+"""Steps of a conversation, after which the orchestrator ends it; the benchmark's default is 100."""
 INSTALL: Final = (
     "tau2-bench is not installed. It needs Python 3.12: fetch https://github.com/sierra-research/tau2-bench, and in an "
     "environment of its own type: pip install ./tau2-bench './langgraph-toolmem[eval]'"
@@ -58,12 +59,15 @@ def sides_with_models(model: str, user_model: str) -> ModelAndUser:
     """
     from langchain.chat_models import init_chat_model
 
+    def agent_model(_run: EvalRun) -> BaseChatModel:
+        return init_chat_model(model)
+
     def user(run: EvalRun, environment: Any) -> Any:
         task = run.task.data
         build_user = import_module("tau2.runner.build").build_user
         return KeptUser(build_user("user_simulator", environment, task, llm=user_model, llm_args={}), run.keeper)
 
-    return ModelAndUser(lambda _: init_chat_model(model), user)
+    return ModelAndUser(agent_model, user)
 
 
 class KeptUser:
@@ -81,16 +85,19 @@ class KeptUser:
 
     def generate_next_message(self, message: Any, state: Any) -> tuple[Any, Any]:
         """Return the user's kept message, or ask for it."""
-        text = digest("user", *(str(each) for each in (*state.messages, message.content)))
-        place = self._keeper.place([HumanMessage(text)], "user", {})
-        kept = self._keeper.kept(place, counts=False)
-        if kept is not None:
-            said = self._message.model_validate(kept.additional_kwargs["user"])
-            heard = getattr(message, "tool_messages", None) or [message]
-            state.messages.extend([*heard, said])
+        # The whole conversation so far is the key: the simulator knows nothing else of the agent.
+        said_before = [str(earlier) for earlier in state.messages]
+        conversation = digest("user", *said_before, str(message.content))
+        key = self._keeper.key_of([HumanMessage(conversation)], "user", {})
+        kept = self._keeper.kept(key, counts=False)
+        if kept is None:
+            said, state = self._user.generate_next_message(message, state)
+            self._keeper.keep(key, AIMessage("", additional_kwargs={"user": said.model_dump(mode="json")}))
             return said, state
-        said, state = self._user.generate_next_message(message, state)
-        self._keeper.keep(place, AIMessage("", additional_kwargs={"user": said.model_dump(mode="json")}))
+        said = self._message.model_validate(kept.additional_kwargs["user"])
+        # The simulator adds both to its state, results of calls one by one; its next message rests on them.
+        heard = getattr(message, "tool_messages", None) or [message]
+        state.messages.extend([*heard, said])
         return said, state
 
 
@@ -132,18 +139,28 @@ class Tau2Source:
             tasks = list(self._registry.get_tasks_loader(chosen)())
         except (KeyError, OSError, ValueError) as error:
             raise ConfigurationError(f"tau2-bench cannot load {chosen!r}: {error}") from error
-        loader = self._registry.get_task_splits_loader(chosen)
-        trains = set(loader().get("train", ())) if loader is not None else set()
-        self._tasks: list[EvalTask] = []
-        most = limits or TaskLimits()
-        limits_by_split: dict[Split, int | None] = {"train": most.train, "test": most.test}
-        for split, limit in limits_by_split.items():
-            own = [task for task in tasks if (task.id in trains) == (split == "train")]
-            self._tasks += [EvalTask(str(task.id), split, data=task) for task in own[:limit]]
-        self.name = f"tau2 {chosen}" + ("" if sides is not None else " by stub")
+        self._tasks = self._split(tasks, chosen, limits or TaskLimits())
+        self.name = f"tau2 {chosen}"
+        if sides is None:
+            self.name += " by stub"
         environment = self._new_environment()
         self.reading_tools = reading_tools(environment)
         self._all = {tool.name for tool in environment.get_tools()}
+
+    def _split(self, tasks: Sequence[Any], task_set: str, limits: TaskLimits) -> list[EvalTask]:
+        """Return the first tasks of each split, train tasks first; without splits all are test tasks."""
+        loader = self._registry.get_task_splits_loader(task_set)
+        train_ids = set()
+        if loader is not None:
+            train_ids.update(loader().get("train", ()))
+        train: list[EvalTask] = []
+        test: list[EvalTask] = []
+        for task in tasks:
+            if task.id in train_ids:
+                train.append(EvalTask(str(task.id), "train", data=task))
+            else:
+                test.append(EvalTask(str(task.id), "test", data=task))
+        return [*train[: limits.train], *test[: limits.test]]
 
     @property
     def changing_tools(self) -> set[str]:
@@ -162,12 +179,13 @@ class Tau2Source:
         """Run one conversation, and judge it."""
         task = run.task.data
         environment = self._new_environment()
-        stub = self._stub(run) if self._sides is None else None
-        if stub is None:
-            assert self._sides is not None
-            model, user = self._sides.model(run), self._sides.user(run, environment)
+        stub: StubModel | None = None
+        if self._sides is None:
+            stub = self._stub(run)
+            model: BaseChatModel = StubChatModel(script=stub)
+            user: Any = StubUser(task)
         else:
-            model, user = StubChatModel(script=stub), StubUser(task)
+            model, user = self._sides.model(run), self._sides.user(run, environment)
         agent = ToolMemAgent(run, environment, model)
         if stub is not None:
             stub.on_request = agent.look_ups.check
@@ -176,8 +194,10 @@ class Tau2Source:
             seed=run.seed,
         )  # fmt: skip
         kinds = import_module("tau2.evaluator.evaluator").EvaluationType
-        # Without a key there is no judge of free texts: state, actions and information alone, each of them demanded.
-        kind = kinds.ALL if stub is None else kinds.ALL_IGNORE_BASIS
+        kind = kinds.ALL
+        if stub is not None:
+            # Without a key there is no judge of free texts: state, actions and information alone, each demanded.
+            kind = kinds.ALL_IGNORE_BASIS
         simulation = import_module("tau2.runner.simulation").run_simulation(orchestrator, evaluation_type=kind)
         details = {
             "reward": simulation.reward_info.reward,
@@ -200,7 +220,9 @@ class Tau2Source:
         """Return the changing calls of both sides, as sorted texts."""
         changes: list[str] = []
         for message in messages:
+            # Not every message has the field, and of those that have it most hold None.
             for call in getattr(message, "tool_calls", None) or ():
+                # Tools of the user's device are unknown here, so all of their calls count.
                 if call.name not in self.reading_tools:
                     changes.append(f"{call.requestor} {call.name} {canonical(call.arguments)}")
         return sorted(changes)
@@ -251,6 +273,7 @@ def safety_of(arm: str, against: str, records: Sequence[RunRecord]) -> SafetyRep
         other = others[own.task, own.trial]
         if own.score != other.score:
             rewards.append(own.task)
+        # As multisets: the order of changes may differ, and a change that is made twice is another result.
         if Counter(own.details.get("changes", ())) != Counter(other.details.get("changes", ())):
             changes.append(own.task)
         wrong += len(own.details.get("wrong_results", ()))

@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -32,10 +34,47 @@ DO_THIS: Final = "Please do this on your device: "
 WHO: Final = "May I have your email address, or your name and zip code?"
 LAST: Final = "Is there anything else?"
 STOP: Final = "###STOP###"
+"""The benchmark's sign that the user ends the conversation."""
 ID_FIELDS: Final = ("order_id", "user_id", "product_id", "customer_id", "line_id", "bill_id")
+"""Arguments that name a record, in retail and telecom; a record is read by ``get_<record>_details``."""
 MAX_READS: Final = 3
 """Times that a look-up is made whose result does not fit."""
 TOKENS_PER_CHAR: Final = 0.25
+"""A rough measure: texts in English have about four characters for each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class StubCall:
+    """A call of a tool."""
+
+    name: str
+    args: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Tool and arguments: equal for equal calls."""
+        return f"{self.name} {canonical(dict(self.args))}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownId:
+    """An id that a request shows, with the name of its field."""
+
+    name: str
+    value: Any
+
+    @property
+    def look_up(self) -> StubCall:
+        """The call that reads its record; not every domain has the tool."""
+        return StubCall(f"get_{self.name.removesuffix('_id')}_details", {self.name: self.value})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPoint:
+    """The place in a plan: the first action that is not done, and its number; None after the last."""
+
+    number: int
+    action: Any
 
 
 @dataclass(slots=True)
@@ -63,7 +102,7 @@ class StubModel:
         plan: of the task.
         rates: see there.
         seed: of the run.
-        on_request: is called with the messages of each request.
+        on_request: is called with the messages of each request; None: nobody listens.
         hints_followed: number of calls made because of a hint.
         changes_in_hints: changing tools that hints named, in past records, and the rest of the plan does not have.
     """
@@ -71,128 +110,169 @@ class StubModel:
     plan: StubPlan
     rates: Rates
     seed: int
-    on_request: Callable[[Sequence[BaseMessage]], None] = lambda _: None
+    on_request: Callable[[Sequence[BaseMessage]], None] | None = None
     hints_followed: int = 0
     changes_in_hints: list[str] = field(default_factory=list)
 
     def __call__(self, messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         """Return the answer to a request."""
-        self.on_request(messages)
-        answer = self._answer(_Shown(messages), {tool["function"]["name"] for tool in tools if "function" in tool})
-        size = sum(len(str(message.content)) + len(str(getattr(message, "tool_calls", ""))) for message in messages)
-        said = len(str(answer.content)) + len(str(answer.tool_calls))
-        tokens = int(size * TOKENS_PER_CHAR), int(said * TOKENS_PER_CHAR)
-        usage: Any = {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": sum(tokens)}
-        answer.usage_metadata = usage
+        if self.on_request is not None:
+            self.on_request(messages)
+        offered: set[str] = set()
+        for tool in tools:
+            if "function" in tool:
+                offered.add(tool["function"]["name"])
+        answer = self._answer(_Shown(messages), offered)
+        answer.usage_metadata = _usage_of(messages, answer)
         return answer
 
     def _answer(self, shown: _Shown, offered: set[str]) -> AIMessage:
-        number, action = self._next(shown)
+        point = self._next(shown)
+        action = point.action
         if action is None:
-            return AIMessage(" ".join([*map(str, self.plan.says), "All done.", LAST]))
+            words = [str(text) for text in self.plan.says]
+            return AIMessage(" ".join([*words, "All done.", LAST]))
         if action.requestor == "user":
             return AIMessage(DO_THIS + json.dumps({"name": action.name, "arguments": action.arguments}))
-        if hinted := self._hinted(shown, number):
-            return self._call(hinted[0], hinted[1], shown, offered)
-        if (departure := self._departure(shown, number, action)) is not None:
-            return self._call(departure[0], departure[1], shown, offered)
-        name, args = action.name, action.arguments
-        if name not in self.plan.reads:
-            if (record := self._unread(shown, args)) is not None:
-                return self._call(record[0], record[1], shown, offered)
-            text = f"{name} {canonical(args)}"
-            if not shown.confirmed(text):
-                return AIMessage(CONFIRM + text)
-        elif name.startswith("find_") and number == 0 and not shown.user_said(args):
+        unplanned = self._hinted(shown, point.number) or self._departure(shown, point)
+        if unplanned is not None:
+            return self._make(unplanned, shown, offered)
+        planned = StubCall(action.name, action.arguments)
+        if planned.name not in self.plan.reads:
+            return self._change(planned, shown, offered)
+        asks_who = planned.name.startswith("find_") and point.number == 0
+        if asks_who and not shown.user_said(planned.args):
             return AIMessage(WHO)
-        return self._call(name, args, shown, offered)
+        return self._make(planned, shown, offered)
 
-    def _next(self, shown: _Shown) -> tuple[int, Any]:
-        """Return the first action of the plan that is not done, with its number; None if all are."""
+    def _next(self, shown: _Shown) -> PlanPoint:
+        """Return the first action of the plan that is not done."""
+        # A plan may have a change twice: each result of it stands for one of them.
         left = shown.counts()
         for number, action in enumerate(self.plan.actions):
-            key = (action.name, canonical(action.arguments))
+            call = StubCall(action.name, action.arguments)
             if action.requestor == "user":
-                if not shown.user_did(action):
-                    return number, action
-            elif action.name in self.plan.reads:
-                if not shown.has(*key):
-                    return number, action
-            elif left.get(key, 0):
-                left[key] -= 1
+                is_done = shown.user_did(call)
+            elif call.name in self.plan.reads:
+                is_done = shown.has(call)
             else:
-                return number, action
-        return len(self.plan.actions), None
+                is_done = left[call.key] > 0
+                left[call.key] -= 1
+            if not is_done:
+                return PlanPoint(number, action)
+        return PlanPoint(len(self.plan.actions), None)
 
-    def _call(self, name: str, args: Mapping[str, Any], shown: _Shown, offered: set[str]) -> AIMessage:
+    def _change(self, planned: StubCall, shown: _Shown, offered: set[str]) -> AIMessage:
+        """Return the next step to a change: a read of its record, the question to the user, or the change."""
+        record = self._unread(shown, planned.args)
+        if record is not None:
+            return self._make(record, shown, offered)
+        # The policies of the benchmark demand that the user confirms each change.
+        if not shown.confirmed(planned.key):
+            return AIMessage(CONFIRM + planned.key)
+        return self._make(planned, shown, offered)
+
+    def _make(self, call: StubCall, shown: _Shown, offered: set[str]) -> AIMessage:
         """Return a call; with tools behind a search, search first, and call what the search found."""
-        identity = f"s{digest('call', self.seed, len(shown.messages), name, canonical(dict(args)))}"
+        # Drawn from the run's seed, so that a restarted run makes the same requests and finds its kept answers.
+        identity = f"s{digest('call', self.seed, len(shown.messages), call.name, canonical(dict(call.args)))}"
+        name, args = call.name, dict(call.args)
         if name not in offered and "search_tools" in offered:
-            if not shown.found_by_search(name):
-                asked = {"query": name.replace("_", " ")}
-                return AIMessage("", tool_calls=[tool_call(name="search_tools", args=asked, id=identity)])
-            indirect = {"name": name, "arguments": dict(args)}
-            return AIMessage("", tool_calls=[tool_call(name="call_tool", args=indirect, id=identity)])
-        return AIMessage("", tool_calls=[tool_call(name=name, args=dict(args), id=identity)])
+            if shown.found_by_search(name):
+                name, args = "call_tool", {"name": name, "arguments": args}
+            else:
+                name, args = "search_tools", {"query": name.replace("_", " ")}
+        return AIMessage("", tool_calls=[tool_call(name=name, args=args, id=identity)])
 
     def _draws(self, what: str, number: int) -> float:
+        """Return a number from 0 to 1 that is the same in all arms: it depends on seed and plan alone."""
         return random.Random(digest(what, self.seed, number)).random()
 
-    def _departure(self, shown: _Shown, number: int, action: Any) -> tuple[str, Mapping[str, Any]] | None:
+    def _departure(self, shown: _Shown, point: PlanPoint) -> StubCall | None:
         """Return a look-up that the plan does not have, at the rates of a model that errs; None: go on by the plan."""
-        if self._draws("err", number) < self.rates.err and (needless := self._needless(shown)):
-            return needless
-        done = self.plan.actions[number - 1] if number else None
-        if done is not None and done.requestor != "user" and self._draws("again", number) < self.rates.again:
-            look_up = (done.name, canonical(done.arguments))
-            if done.name in self.plan.reads and shown.counts().get(look_up, 0) == 1:
-                return done.name, done.arguments
-        if action.name in self.plan.reads and self._draws("failed", number) < self.rates.failed:
-            wrong = _with_a_wrong_id(action.arguments)
-            if wrong is not None and not shown.counts().get((action.name, canonical(wrong)), 0):
-                return action.name, wrong
+        number, reads = point.number, self.plan.reads
+        if self._draws("err", number) < self.rates.err:
+            needless = self._needless(shown)
+            if needless is not None:
+                return needless
+        if number and self._draws("again", number) < self.rates.again:
+            done = self.plan.actions[number - 1]
+            call = StubCall(done.name, done.arguments)
+            # Made once more, and no more: the plan goes on after that.
+            if done.requestor != "user" and call.name in reads and shown.counts()[call.key] == 1:
+                return call
+        if point.action.name in reads and self._draws("failed", number) < self.rates.failed:
+            wrong = _with_a_wrong_id(StubCall(point.action.name, point.action.arguments))
+            if wrong is not None and not shown.counts()[wrong.key]:
+                return wrong
         return None
 
-    def _unread(self, shown: _Shown, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    def _unread(self, shown: _Shown, args: Mapping[str, Any]) -> StubCall | None:
         """Return a read of the record that a change is about, if it was not read."""
         for name in ID_FIELDS:
-            reader = f"get_{name.removesuffix('_id')}_details"
-            if name in args and reader in self.plan.reads and not shown.has(reader, canonical({name: args[name]})):
-                return reader, {name: args[name]}
+            if name not in args:
+                continue
+            look_up = KnownId(name, args[name]).look_up
+            if look_up.name in self.plan.reads and not shown.has(look_up):
+                return look_up
         return None
 
-    def _needless(self, shown: _Shown) -> tuple[str, dict[str, Any]] | None:
+    def _needless(self, shown: _Shown) -> StubCall | None:
         """Return a look-up of a known record that the plan does not have and that was not made."""
-        planned = {(action.name, canonical(action.arguments)) for action in self.plan.actions}
-        for name, value in shown.known_ids():
-            reader = f"get_{name.removesuffix('_id')}_details"
-            key = (reader, canonical({name: value}))
-            if reader in self.plan.reads and key not in planned and not shown.has(*key):
-                return reader, {name: value}
+        planned = {StubCall(action.name, action.arguments).key for action in self.plan.actions}
+        for known in shown.known_ids():
+            look_up = known.look_up
+            if look_up.name in self.plan.reads and look_up.key not in planned and not shown.has(look_up):
+                return look_up
         return None
 
-    def _hinted(self, shown: _Shown, number: int) -> tuple[str, Mapping[str, Any]] | None:
+    def _hinted(self, shown: _Shown, number: int) -> StubCall | None:
         """Return the call that a hint leads to, if the model follows one here."""
-        named = [name for name in self.plan.tools if re.search(rf"\b{name}\b", shown.hint)]
+        named = [name for name in sorted(self.plan.tools) if _is_named(name, shown.hint)]
         if not named or self._draws("follow", number) >= self.rates.follow:
             return None
-        planned = {action.name: action for action in self.plan.actions[number:] if action.requestor != "user"}
+        planned: dict[str, StubCall] = {}
+        for action in self.plan.actions[number:]:
+            if action.requestor != "user":
+                planned[action.name] = StubCall(action.name, action.arguments)
         for name in sorted(named, key=shown.hint.index):
-            action = planned.get(name)
+            # A change keeps its place in the plan: the policy demands what comes before it.
             if name not in self.plan.reads:
-                if action is None:
+                if name not in planned:
                     self.changes_in_hints.append(name)
-                continue  # a change keeps its place in the plan: the policy demands what comes before it
-            if action is not None and not shown.has(name, canonical(action.arguments)):
+                continue
+            look_up = _open_look_up(name, planned.get(name), shown)
+            if look_up is not None:
                 self.hints_followed += 1
-                return name, action.arguments
-            for field_name, value in shown.known_ids():
-                if name == f"get_{field_name.removesuffix('_id')}_details":
-                    args = {field_name: value}
-                    if not shown.has(name, canonical(args)):
-                        self.hints_followed += 1
-                        return name, args
+                return look_up
         return None
+
+
+def _open_look_up(name: str, planned: StubCall | None, shown: _Shown) -> StubCall | None:
+    """Return a look-up by a tool that was not made: the planned one, or that of a known record."""
+    if planned is not None and not shown.has(planned):
+        return planned
+    for known in shown.known_ids():
+        look_up = known.look_up
+        if look_up.name == name and not shown.has(look_up):
+            return look_up
+    return None
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Return True if a text has the name of a tool as a whole word."""
+    return re.search(rf"\b{name}\b", text) is not None
+
+
+def _usage_of(messages: Sequence[BaseMessage], answer: AIMessage) -> UsageMetadata:
+    """Return tokens as a provider would report them, estimated from characters."""
+    size = 0
+    for message in messages:
+        size += len(str(message.content)) + len(str(getattr(message, "tool_calls", "")))
+    asked = int(size * TOKENS_PER_CHAR)
+    said = int((len(str(answer.content)) + len(str(answer.tool_calls))) * TOKENS_PER_CHAR)
+    usage = {"input_tokens": asked, "output_tokens": said, "total_tokens": asked + said}
+    return cast("UsageMetadata", usage)
 
 
 class StubChatModel(BaseChatModel):
@@ -213,53 +293,82 @@ class StubChatModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
+@dataclass(frozen=True, slots=True)
+class _ShownResult:
+    """A result of a call; `fits` is False if it is about another record than the call asked for."""
+
+    text: str
+    fits: bool
+
+
+@dataclass(slots=True)
+class _ShownCall:
+    """A call that a request shows, with all its results."""
+
+    call: StubCall
+    results: list[_ShownResult] = field(default_factory=list)
+
+
 class _Shown:
     """The contents of a request: exchanges, the user's words, a hint."""
 
     def __init__(self, messages: Sequence[BaseMessage]) -> None:
         self.messages = messages
-        self._results: dict[tuple[str, str], list[tuple[str, bool]]] = {}
-        self._found: list[str] = []
         self.hint = ""
-        calls: dict[Any, tuple[str, dict[str, Any]]] = {}
+        self._shown: dict[str, _ShownCall] = {}
+        self._searches: list[str] = []
+        calls: dict[Any, StubCall] = {}
         for message in messages:
             for call in getattr(message, "tool_calls", ()):
-                name, args = call["name"], call["args"]
-                if name == "call_tool" and "name" in args:
-                    name, args = args["name"], args.get("arguments", {})
-                calls[call["id"]] = (name, args)
+                calls[call["id"]] = _real_call(call["name"], call["args"])
             if isinstance(message, ToolMessage) and message.tool_call_id in calls:
-                name, args = calls[message.tool_call_id]
-                if name == "search_tools":
-                    self._found.append(message.text)
-                fits = message.status == "error" or _is_about(args, message.text)
-                self._results.setdefault((name, canonical(args)), []).append((message.text, fits))
+                self._note(calls[message.tool_call_id], message)
+            # For some models a hint is in the system message, behind the policy.
             text = str(message.content)
-            if FRAME in text:  # for some models a hint is in the system message, behind the policy
-                self.hint = text[text.index(FRAME) + len(FRAME) :]
+            if FRAME in text:
+                self.hint = text.partition(FRAME)[2]
 
-    def has(self, name: str, args: str) -> bool:
+    def _note(self, call: StubCall, message: ToolMessage) -> None:
+        """Note a result of a call."""
+        if call.name == "search_tools":
+            self._searches.append(message.text)
+        # An error fits any call: the environment gives no other answer when it is asked again.
+        fits = message.status == "error" or _is_about(call.args, message.text)
+        shown = self._shown.setdefault(call.key, _ShownCall(call))
+        shown.results.append(_ShownResult(message.text, fits))
+
+    def has(self, call: StubCall) -> bool:
         """Return True if a result of the call is shown and is about its arguments."""
-        results = self._results.get((name, args), [])
-        return any(fits for _, fits in results) or len(results) >= MAX_READS
+        shown = self._shown.get(call.key)
+        if shown is None:
+            return False
+        return len(shown.results) >= MAX_READS or any(result.fits for result in shown.results)
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        """Return how often each call has a result."""
-        return {key: len(results) for key, results in self._results.items()}
+    def counts(self) -> Counter[str]:
+        """Return the number of results of each call, by its key."""
+        counts: Counter[str] = Counter()
+        for key, shown in self._shown.items():
+            counts[key] = len(shown.results)
+        return counts
 
     def found_by_search(self, name: str) -> bool:
         """Return True if a search showed the tool."""
-        return any(re.search(rf"\b{name}\b", text) for text in self._found)
+        return any(_is_named(name, text) for text in self._searches)
 
-    def known_ids(self) -> list[tuple[str, str]]:
+    def known_ids(self) -> list[KnownId]:
         """Return ids with their fields, from the arguments and results that are shown."""
-        found: list[tuple[str, str]] = []
-        for (_, args), results in self._results.items():
-            for text in (args, *(text for text, _ in results)):
+        known: dict[KnownId, None] = {}
+        for shown in self._shown.values():
+            texts = [canonical(dict(shown.call.args))]
+            texts += [result.text for result in shown.results]
+            for text in texts:
                 for name in ID_FIELDS:
-                    found += [(name, value) for value in re.findall(rf'"{name}": ?"([^"]+)"', text)]
-                found += [("order_id", value) for value in re.findall(r'"(#W\d+)"', text)]
-        return list(dict.fromkeys(found))
+                    for value in re.findall(rf'"{name}": ?"([^"]+)"', text):
+                        known[KnownId(name, value)] = None
+                # A customer's orders are a list of numbers without a field of their own.
+                for value in re.findall(r'"(#W\d+)"', text):
+                    known[KnownId("order_id", value)] = None
+        return list(known)
 
     def confirmed(self, text: str) -> bool:
         """Return True if the user said yes to the change."""
@@ -273,21 +382,36 @@ class _Shown:
 
     def user_said(self, args: Mapping[str, Any]) -> bool:
         """Return True if the arguments are in the user's words, or the user was asked for them."""
-        words = " ".join(message.text for message in self.messages if isinstance(message, HumanMessage)).lower()
-        was_asked = any(isinstance(message, AIMessage) and message.text == WHO for message in self.messages)
-        return was_asked or all(str(value).lower() in words for value in args.values())
+        words = ""
+        for message in self.messages:
+            # The user says no more than they know: asking again would not end.
+            if isinstance(message, AIMessage) and message.text == WHO:
+                return True
+            if isinstance(message, HumanMessage):
+                words += f"{message.text.lower()} "
+        return all(str(value).lower() in words for value in args.values())
 
-    def user_did(self, action: Any) -> bool:
-        """Return True if the user reported that an action is done."""
-        report = _report(action.name, action.arguments)
-        return any(isinstance(message, HumanMessage) and report in message.text for message in self.messages)
+    def user_did(self, call: StubCall) -> bool:
+        """Return True if the user reported that a call on the user's device is done."""
+        report = _report(call)
+        for message in self.messages:
+            if isinstance(message, HumanMessage) and report in message.text:
+                return True
+        return False
 
 
-def _with_a_wrong_id(args: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return arguments whose first id names no record; None without an id."""
+def _real_call(name: str, args: Mapping[str, Any]) -> StubCall:
+    """Return the call that a call means: with tools behind a search, ``call_tool`` names the real one."""
+    if name == "call_tool" and "name" in args:
+        return StubCall(args["name"], args.get("arguments", {}))
+    return StubCall(name, args)
+
+
+def _with_a_wrong_id(call: StubCall) -> StubCall | None:
+    """Return a call whose first id names no record; None without an id."""
     for name in ID_FIELDS:
-        if isinstance(args.get(name), str):
-            return {**args, name: f"{args[name]}0"}
+        if isinstance(call.args.get(name), str):
+            return StubCall(call.name, {**call.args, name: f"{call.args[name]}0"})
     return None
 
 
@@ -299,11 +423,14 @@ def _is_about(args: Mapping[str, Any], text: str) -> bool:
         return True
     if not isinstance(result, dict):
         return True
-    return all(result[name] == value for name, value in args.items() if name in ID_FIELDS and name in result)
+    for name, value in args.items():
+        if name in ID_FIELDS and name in result and result[name] != value:
+            return False
+    return True
 
 
-def _report(name: str, args: Mapping[str, Any]) -> str:
-    return f"I did it ({name} {canonical(dict(args))})."
+def _report(call: StubCall) -> str:
+    return f"I did it ({call.key})."
 
 
 class StubUser:
@@ -315,10 +442,11 @@ class StubUser:
 
     def __init__(self, task: Any) -> None:
         self._messages = import_module("tau2.data_model.message")
-        told = task.user_scenario.instructions
-        self._why = str(getattr(told, "reason_for_call", None) or told)
-        self._who = str(getattr(told, "known_info", None) or "I told you all that I know.")
-        self._doing: tuple[str, dict[str, Any]] | None = None
+        # Instructions are a record in most domains, and a text in some.
+        instructions = task.user_scenario.instructions
+        self._why = str(getattr(instructions, "reason_for_call", None) or instructions)
+        self._who = str(getattr(instructions, "known_info", None) or "I told you all that I know.")
+        self._doing: StubCall | None = None
         self.tools: Any = None
 
     def get_init_state(self, message_history: Any = None) -> list[Any]:
@@ -335,13 +463,14 @@ class StubUser:
         """Return the user's words, or a call on the user's device."""
         if message.role == "tool":
             assert self._doing is not None
-            return self._says(f"{_report(*self._doing)} It says: {message.content}"), state
+            return self._says(f"{_report(self._doing)} It says: {message.content}"), state
         text = message.content or ""
         if text.startswith(DO_THIS):
             wanted = json.loads(text.removeprefix(DO_THIS))
-            self._doing = (wanted["name"], wanted["arguments"])
+            self._doing = StubCall(wanted["name"], wanted["arguments"])
+            identity = f"u{digest('user', text)}"
             call = self._messages.ToolCall(
-                id=f"u{digest('user', text)}", name=wanted["name"], arguments=wanted["arguments"], requestor="user"
+                id=identity, name=wanted["name"], arguments=wanted["arguments"], requestor="user"
             )
             return self._messages.UserMessage(role="user", content=None, tool_calls=[call]), state
         if text.startswith(CONFIRM):
