@@ -169,7 +169,8 @@ def decide(turn: ModelTurn) -> Decision:
 def _decide(turn: ModelTurn) -> Decision:
     policy, state = _policy_of(turn), turn.state
     recovery = _recovery(turn, policy)
-    if recovery is not None and recovery.proposal is not None:  # it may break the pace
+    # Before the pace: after two failures in a row the recovery tool may follow another shortcut.
+    if recovery is not None and recovery.proposal is not None:
         return recovery
     too_fast = pace(policy, turn.chosen_by)
     if too_fast is not None:
@@ -202,16 +203,21 @@ def _policy_of(turn: ModelTurn) -> PaperPolicy:
 def _recovery(turn: ModelTurn, policy: PaperPolicy) -> Decision | None:
     """Return the decision on the recovery tool; None unless enough calls in a row failed and it can be called."""
     tool = policy.recovery_tool
-    latest = turn.state.steps[-policy.recovery_after :]
-    failed = len(latest) == policy.recovery_after and all(step.status == "failed" for step in latest)
-    if not tool or tool not in turn.specs or not failed:
+    if not tool or tool not in turn.specs or not _failed_in_a_row(turn.state.steps, policy.recovery_after):
         return None
     arguments = fill(turn.graph, turn.state, turn.specs[tool], policy)
     if not isinstance(arguments, FilledArguments):
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
+    # What is possible changes, so the same question may be asked again.
     may_repeat = policy.with_(allow_repeats=policy.allow_repeats | {tool})
     return _proposed(turn, may_repeat, tool, 1.0, evidence, arguments)
+
+
+def _failed_in_a_row(steps: Sequence[ExecutedCall], number: int) -> bool:
+    """Return True if the latest calls, so many, all failed."""
+    latest = steps[-number:]
+    return len(latest) == number and all(step.status == "failed" for step in latest)
 
 
 def _proposed(
@@ -228,14 +234,16 @@ def _proposed(
     record = f"P{turn.state.symbols[-1]}{SEPARATOR}{tool}"
     changes = may_write(tool, turn.specs)
     hits, misses = turn.tables.evidence.rules.row(record).get("", (0, 0))
-    confidence = (hits + 1) / (hits + misses + 2)  # CIPS is no probability
+    # CIPS is no probability. The budget needs one: the record of this pair of tools, with one hit and one miss before.
+    confidence = (hits + 1) / (hits + misses + 2)
     options = (Option(tool, (arguments.args,), score, refused, changes, records=(record,)), *others)
     if refused is not None:
         return Decision(None, refused, options, confidence)
     hold, audit = turn.tables.budget.held_back(turn.policy, confidence, turn.draw, changes=changes)
-    sources = {name: describe(source) for name, source in arguments.sources.items()}
-    for name, source in sources.items():
-        evidence += f" {name}: {source}."
+    sources: dict[str, str] = {}
+    for name, source in arguments.sources.items():
+        sources[name] = describe(source)
+        evidence += f" {name}: {sources[name]}."
     proposal = Proposal(tool, arguments.args, score, evidence, hold is None, hold, audit, sources)
     return Decision(proposal, hold, options, confidence)
 
@@ -250,7 +258,8 @@ def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> Refusal | None:
     if policy.max_in_a_row is not None and in_a_row >= policy.max_in_a_row:
         return Refusal("pace", f"{in_a_row} shortcut(s) in a row: the model is asked")
     if policy.max_share is not None:
-        taken = sum(who == "shortcut" for who in chosen_by)
+        taken = chosen_by.count("shortcut")
+        # With this one: the cap holds after it too.
         if taken + 1 > policy.max_share * (len(chosen_by) + 1):
             text = f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
             return Refusal("pace", text)
@@ -270,13 +279,17 @@ def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
     key = paper_window(tools, k)
     if key is None:
         return {}
+    chains: Mapping[str, Sequence[float]] = {}
+    # Successors are kept for windows of up to three tools.
     longer = paper_window(tools, k + 1) if k < 3 else None
-    chains = graph.successors.row(longer) if longer else {}
+    if longer:
+        chains = graph.successors.row(longer)
     weight_of: dict[str, float] = {}
     for tool, cell in graph.successors.row(key).items():
         if tool in chains and _failed_in(chains[tool]):
             continue
         model_ok, model_failed, shortcut_ok, shortcut_failed = cell
+        # At most 0: the shortcut's own calls do not say what the model would do, or errors would feed themselves.
         efficacy = min(0.0, shortcut_ok - shortcut_failed)
         weight = model_ok + model_failed + efficacy
         if weight > 0:
@@ -299,13 +312,20 @@ def scores(
     if total <= 0:
         return []
     icf = 1 - policy.kappa ** (-total)
-    ranked = []
+    ranked: list[tuple[float, str]] = []
     for tool, weight in weight_of.items():
         freq = weight / total * icf
-        ctx = similarity(intuition, tool) if intuition and policy.alpha else 0.0
-        cips = (1 - policy.alpha) * freq + policy.alpha * ctx
-        ranked.append((-cips, tool))
-    return [(-negative, tool) for negative, tool in sorted(ranked)]
+        ctx = 0.0
+        # The similarity asks an embedder, so it is left out where it has no weight.
+        if intuition and policy.alpha:
+            ctx = similarity(intuition, tool)
+        ranked.append(((1 - policy.alpha) * freq + policy.alpha * ctx, tool))
+    return sorted(ranked, key=_highest_first)
+
+
+def _highest_first(ranked: tuple[float, str]) -> tuple[float, str]:
+    score, tool = ranked
+    return -score, tool
 
 
 # --- arguments ---
@@ -328,6 +348,7 @@ def fill(graph: ToolGraph, state: RunState, spec: ToolSpec, policy: PaperPolicy)
     context = _environment_of(state, spec, policy)
     for parameter, schema in spec.properties.items():
         value, source = _from_dataflow(graph, state, spec.name, parameter, schema)
+        # The goal is the least trusted source, so it fills required parameters alone.
         if value is ABSENT and parameter in context:
             value, source = context[parameter], "env"
         elif value is ABSENT and parameter in spec.required:
@@ -353,6 +374,7 @@ def _from_dataflow(
     row = graph.sources.row(slot_key(tool, parameter))
     flows = []
     for descriptor, counts in row.items():
+        # Inputs, outputs and lists of earlier calls: the paper has no constants, and no values of the user's words.
         if descriptor.startswith(("i|", "o|", "l|")):
             flows.append((descriptor, counts[HIT]))
     for descriptor, _ in sorted(flows, key=_fewest_hits_last):
@@ -371,8 +393,10 @@ def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> An
     for allowed in schema.get("enum", ()):
         if isinstance(allowed, str) and state.user.find(allowed):
             return allowed
-    words = [word for word in parameter.lower().replace("-", "_").split("_") if word]
-    span = state.user.find(" ".join(words)) if words else None
+    words = parameter.lower().replace("-", "_").replace("_", " ").split()
+    if not words:
+        return ABSENT
+    span = state.user.find(" ".join(words))
     if span is None:
         return ABSENT
     first, last = span[1] + 1, len(state.user.words) - 1

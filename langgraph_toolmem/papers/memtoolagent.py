@@ -13,7 +13,11 @@ steeper than on both sides is the number n.
 | real APIs | 0.01 to 0.04 | 0.88 |
 
 The figures are those of ``python -m benchmarks.recall``, which compares six sets; the paper's rule is given the
-similarities of several embedders there. The paper does not say what is done where there is no peak.
+similarities of several embedders there. The paper takes the first peak for tools in general, the second for
+personal ones, and says nothing of lists without a peak. It finds its rule at or above the best fixed number of 5, 10
+and 15.
+
+    y(j) = − Σ_τ τ · x(j + τ) / Σ_τ τ²    for τ = −R … R and j = R … |x| − R − 1, x the similarities in falling order
 """
 
 from __future__ import annotations
@@ -29,12 +33,14 @@ def dynamic_n(similarities: Sequence[float], *, most: int, without_peak: int = 5
         most: runs at most.
         without_peak: the number where no place is steepest [O].
     """
+    # Shorter lists than 2R + 3 have no place with a neighbour on both sides, so R shrinks with the list [O].
     radius = min(10, (len(similarities) - 3) // 2)
     if radius < 1:
         return without_peak
     peak = first_peak(_steepness(similarities, radius), least_prominence=1e-5)
     if peak is None:
         return without_peak
+    # y begins at the R-th similarity.
     return min(peak + radius, most)
 
 
@@ -55,6 +61,7 @@ def first_peak(heights: Sequence[float], least_prominence: float) -> int | None:
     The prominence of a peak is its height above the higher one of the lowest places to its left and right, as far as
     nothing is higher than the peak.
     """
+    # As scipy's `find_peaks` does, which the paper uses; scipy is no dependency of this package.
     place = 1
     while place < len(heights) - 1:
         end = place

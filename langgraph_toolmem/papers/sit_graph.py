@@ -55,10 +55,15 @@ def suggest_as_published(
             continue
         run_weight = good(seen.run)
         if run_weight > 0:
+            # Short successful runs count more: each use of a transition adds 1 + 1/n.
             weights[seen.target] += run_weight * (1 + 1 / len(known.runs[seen.run]))
             if summary and seen.written:
                 similarities[seen.target] = max(similarities.get(seen.target, 0.0), dice(here, seen.words))
-    left = [hit for hit in hits if may_suggest(hit[0], available) and hit[0] not in weights]
+    left: list[tuple[str, float]] = []
+    for tool, fit in hits:
+        if tool not in weights and may_suggest(tool, available):
+            left.append((tool, fit))
+    # One kind after the other: similarities and weights are on different scales, so they are not mixed.
     ranked = [
         *_summarised(similarities, weights),
         *_heaviest(weights, similarities, source),
@@ -82,6 +87,7 @@ def _heaviest(weights: Mapping[str, float], summarised: Collection[str], source:
     def by_weight(tool: str) -> tuple[float, str]:
         return -weights[tool], tool
 
+    # One more for each tool: the only tool that was seen next has no score of 1.
     total = sum(weights.values()) + len(weights)
     suggestions = []
     for tool in sorted(weights, key=by_weight):

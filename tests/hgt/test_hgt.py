@@ -19,8 +19,8 @@ from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph  # noqa: E402
 from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE  # noqa: E402
 from langgraph_toolmem.navigator.history import History  # noqa: E402
-from langgraph_toolmem.papers.naviagent.model import API, RelationalAttention, segment_softmax  # noqa: E402
-from langgraph_toolmem.papers.naviagent.train import BEFORE, Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
+from langgraph_toolmem.papers.naviagent.model import API, BEFORE, RelationalAttention, segment_softmax  # noqa: E402
+from langgraph_toolmem.papers.naviagent.train import Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
 from langgraph_toolmem.runs.tools import ToolSpec  # noqa: E402
 from langgraph_toolmem.text.embedders import resolve_embedder  # noqa: E402
 

@@ -3,6 +3,9 @@
     prune score  λ·σ(failures / calls) + (1 − λ)·σ(1 / calls)                      [P], λ = 0.5 [O]
     weight       w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses)        [P]
 
+λ is not known from the paper; η = 0.9 and the 7 days of "recent" are the defaults of `Navigator.propagate` [O]. The new
+weights are the soft labels of the next training.
+
 By default the graph does neither: a tool leaves no plan unless `Navigator.prune` is asked, and a link weighs N(i→j) /
 N(j) over all time, where the calls of the last week count twice against a tool that fails (`History.works`). No figure
 exists of either rule, with or without it: none of the recorded sets has a tool that ages.
@@ -75,7 +78,11 @@ def prune_candidates(tools: Iterable[str], history: History) -> list[PruneCandid
         # Tools that were never called stay [O]: nothing speaks against them.
         if calls:
             candidates.append(PruneCandidate(tool, prune_score(ok, failed), calls, failed / calls))
-    return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.tool))
+    return sorted(candidates, key=_worst_first)
+
+
+def _worst_first(candidate: PruneCandidate) -> tuple[float, str]:
+    return -candidate.score, candidate.tool
 
 
 def weight_changes(history: History, recent: Mapping[str, RecentUse], eta: float) -> list[WeightChange]:
@@ -87,17 +94,23 @@ def weight_changes(history: History, recent: Mapping[str, RecentUse], eta: float
         eta: share of the old weight, 0 to 1.
     """
     changes = []
+    # Links with a weight too: one that is not used any more has no recent success, and fades.
     for source, target in dict.fromkeys((*history.transitions, *history.weights)):
         use = recent.get(target)
         # A link whose target was not used lately keeps its weight [O]: no use is no failure.
         if source == START or use is None or not use.calls:
             continue
         before = history.weight(source, target)
+        # At most 1: a use may come after several others, and each counts its own.
         after = eta * before + (1 - eta) * min(1.0, use.sources[source] / use.calls)
         change = WeightChange(source, target, before, after)
         if change.size > 1e-9:  # less is rounding
             changes.append(change)
-    return sorted(changes, key=lambda change: (-change.size, change.target, change.source))
+    return sorted(changes, key=_largest_first)
+
+
+def _largest_first(change: WeightChange) -> tuple[float, str, str]:
+    return -change.size, change.target, change.source
 
 
 def _sigmoid(value: float) -> float:

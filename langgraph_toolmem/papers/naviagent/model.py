@@ -26,17 +26,19 @@ Relation = tuple[str, str, str]
 """Type of the source node, name, type of the target node."""
 Tensors = Mapping[Relation, Tensor]
 API, PARAMETER = "api", "parameter"
-RELATIONS: Final[tuple[Relation, ...]] = (
-    (PARAMETER, "input of", API),
-    (API, "takes", PARAMETER),
-    (API, "gives", PARAMETER),
-    (PARAMETER, "given by", API),
-    (API, "before", API),
-    (API, "after", API),
-    (PARAMETER, "flows into", PARAMETER),
-    (PARAMETER, "flows from", PARAMETER),
-)
-"""Structure and behaviour [P], each both ways [O]."""
+TAKES: Final[Relation] = (PARAMETER, "input of", API)
+GIVES: Final[Relation] = (API, "gives", PARAMETER)
+BEFORE: Final[Relation] = (API, "before", API)
+FLOWS: Final[Relation] = (PARAMETER, "flows into", PARAMETER)
+BACK: Final[Mapping[Relation, Relation]] = {
+    TAKES: (API, "takes", PARAMETER),
+    GIVES: (PARAMETER, "given by", API),
+    BEFORE: (API, "after", API),
+    FLOWS: (PARAMETER, "flows from", PARAMETER),
+}
+"""Relation -> the same read from its end [O]: a node is a source of its neighbours in both directions."""
+RELATIONS: Final = (TAKES, BACK[TAKES], GIVES, BACK[GIVES], BEFORE, BACK[BEFORE], FLOWS, BACK[FLOWS])
+"""Structure and behaviour [P], each both ways [O]. Their order is that of the weights: another one is another model."""
 
 
 class RelationalAttention(nn.Module):
@@ -53,13 +55,15 @@ class RelationalAttention(nn.Module):
         if width % heads:
             raise ValueError(f"heads={heads} does not divide width={width}.")
         self.width, self.heads, self.relations = width, heads, tuple(relations)
-        self.query, self.key, self.value = (
-            nn.Parameter(torch.empty(len(self.relations), width, width)) for _ in range(3)
-        )
+        shape = (len(self.relations), width, width)
+        self.query = nn.Parameter(torch.empty(shape))
+        self.key = nn.Parameter(torch.empty(shape))
+        self.value = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.zeros(len(self.relations), heads))
         self.out = nn.Linear(width, width, bias=False)
-        for each in (self.query, self.key, self.value):
-            for matrix in each:
+        # Matrix by matrix: Xavier's bound is by the sizes of one projection, not of the stack.
+        for projections in (self.query, self.key, self.value):
+            for matrix in projections:
                 nn.init.xavier_uniform_(matrix)
 
     def forward(self, nodes: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
@@ -70,25 +74,27 @@ class RelationalAttention(nn.Module):
             edges: relation -> (2, E): nodes heard, nodes that listen.
             weights: relation -> (E,).
         """
-        heard = {kind: torch.zeros_like(each) for kind, each in nodes.items()}
+        heard: dict[str, Tensor] = {}
+        for kind, vectors in nodes.items():
+            heard[kind] = torch.zeros_like(vectors)
         depth = self.width // self.heads
         for number, relation in enumerate(self.relations):
-            source, _, kind = relation
+            source, _name, kind = relation
             if not edges[relation].shape[1]:
                 continue
             speaking, listening = edges[relation]
-            query, key, value = (
-                (given @ matrix[number].T).view(-1, self.heads, depth).index_select(0, places)
-                for given, matrix, places in (
-                    (nodes[kind], self.query, listening),
-                    (nodes[source], self.key, speaking),
-                    (nodes[source], self.value, speaking),
-                )
-            )
+            # Each node is projected once, and then looked up for each of its edges.
+            query = self._projected(self.query[number], nodes[kind]).index_select(0, listening)
+            key = self._projected(self.key[number], nodes[source]).index_select(0, speaking)
+            value = self._projected(self.value[number], nodes[source]).index_select(0, speaking)
             logits = (query * key).sum(-1) / math.sqrt(depth) + self.bias[number] + weights[relation].unsqueeze(-1)
             shares = segment_softmax(logits, listening, len(nodes[kind]))
             heard[kind] = heard[kind].index_add(0, listening, (value * shares.unsqueeze(-1)).flatten(1))
-        return {kind: self.out(each) for kind, each in heard.items()}
+        return {kind: self.out(vectors) for kind, vectors in heard.items()}
+
+    def _projected(self, matrix: Tensor, vectors: Tensor) -> Tensor:
+        """(N, heads, depth) of (N, width)."""
+        return (vectors @ matrix.T).view(-1, self.heads, self.width // self.heads)
 
 
 def segment_softmax(logits: Tensor, segments: Tensor, count: int) -> Tensor:
@@ -118,22 +124,28 @@ class LinkModel(nn.Module):
 
     def __init__(self, inputs: Mapping[str, int], width: int, heads: int, layers: int) -> None:
         super().__init__()
-        self.encoders = nn.ModuleDict(
-            {kind: nn.Sequential(nn.Linear(n, width), nn.GELU(), nn.LayerNorm(width)) for kind, n in inputs.items()}
-        )
-        self.layers = nn.ModuleList(RelationalAttention(width, heads, RELATIONS) for _ in range(layers))
-        self.norms = nn.ModuleList(nn.ModuleDict({kind: nn.LayerNorm(width) for kind in inputs}) for _ in range(layers))
+        self.encoders = nn.ModuleDict()
+        for kind, size in inputs.items():
+            self.encoders[kind] = nn.Sequential(nn.Linear(size, width), nn.GELU(), nn.LayerNorm(width))
+        self.layers = nn.ModuleList()
+        self.norms = nn.ModuleList()
+        for _ in range(layers):
+            self.layers.append(RelationalAttention(width, heads, RELATIONS))
+            self.norms.append(nn.ModuleDict({kind: nn.LayerNorm(width) for kind in inputs}))
         self.head = nn.Linear(2 * width, 1)
 
     def forward(self, features: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
         """(N, width) for each type of nodes."""
-        nodes = {kind: encoder(features[kind]) for kind, encoder in self.encoders.items()}
+        nodes: dict[str, Tensor] = {}
+        for kind, encoder in self.encoders.items():
+            nodes[kind] = encoder(features[kind])
         for layer, norms in zip(self.layers, self.norms, strict=True):
             heard = layer(nodes, edges, weights)
+            # A tool without edges keeps its own vector.
             nodes = {kind: norms[kind](nodes[kind] + heard[kind]) for kind in nodes}
         return nodes
 
     def logits(self, source: Tensor, target: Tensor) -> Tensor:
         """(P,) logits of (P, width) sources and targets."""
-        found: Tensor = self.head(torch.cat([source, target], dim=-1))
-        return found.squeeze(-1)
+        scores: Tensor = self.head(torch.cat([source, target], dim=-1))
+        return scores.squeeze(-1)

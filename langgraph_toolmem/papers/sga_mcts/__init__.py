@@ -27,6 +27,16 @@ tools, Plan and Reflect. The paper searches benchmarks; here the user's own tool
 | 8 calls needed: paths found | 32 of 60 | 51 of 60 |
 
 The last two lines are searches with a simulated policy of which 7 of 10 first proposals are right, of three in a state.
+
+The online part of the paper is `langgraph_toolmem.atoms`: an atom scores (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| +
+ε), with β = 0.3, ε = 1e-5 and the three best shown. How often the tool that came next is among three steps shown
+(docs/figures.md, "Planning"):
+
+| | the paper (`SGASettings.paper()`) | the default |
+|---|---|---|
+| office, GPT-4 (workbench_gpt4) | 92.8 % | 95.9 % |
+| shop, ideal runs (tau_retail_gold) | 80.1 % | 91.6 % |
+| 8 APIs, ideal runs (bfcl_v3_multi_turn) | 70.8 % | 77.6 % |
 """
 
 from __future__ import annotations
@@ -137,7 +147,7 @@ class FoundSolution:
     diverged: int = 0
 
 
-_found_of: Final = TypeAdapter(FoundSolution).validate_python
+_solution_from_plain: Final = TypeAdapter(FoundSolution).validate_python
 
 
 @dataclass(frozen=True)
@@ -217,6 +227,7 @@ class Discovery:
             raise ConfigurationError(f"`workers` must be a whole number from 1, got {workers!r}.")
         if (model is None) == (policy is None):
             raise ConfigurationError("Discovery needs either a chat model, model=, or a policy=.")
+        # The id seeds the search and names its outcome.
         if len({task.id for task in tasks}) < len(tasks):
             raise ConfigurationError("Two tasks have the same id.")
         self.tasks = list(tasks)
@@ -228,11 +239,18 @@ class Discovery:
         self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
         if not self.specs:
             raise ConfigurationError("The environment has no tools.")
-        self._reads = {name for name, spec in self.specs.items() if side_effects(spec) == "reads"}
-        self._file = None if folder is None else Path(folder) / FILE
+        self._reads: set[str] = set()
+        for name, spec in self.specs.items():
+            if side_effects(spec) == "reads":
+                self._reads.add(name)
+        self._file: Path | None = None
+        if folder is not None:
+            self._file = Path(folder) / FILE
         self._scope = self._identity()
         self._found = self._load()
-        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._stop = threading.Event()
+        # Guards the free environments, the failures and the outcomes; searches run in several threads.
+        self._lock = threading.Lock()
         self._failed: dict[str, str] = {}
         self._in_a_row = 0
         self._stopped = ""
@@ -256,6 +274,7 @@ class Discovery:
         try:
             self._search_missing(on_step)
         finally:
+            # Also after an interruption: the searches that are done were paid.
             if memory is not None:
                 memory.atoms.keep(self.atoms(), user_id=user_id)
         return self.report()
@@ -272,7 +291,8 @@ class Discovery:
                     if on_step is not None:
                         on_step(self.report())
             finally:
-                self._stop.set()  # the pool awaits its searches: let them end after the present iteration
+                # Leaving the pool awaits its searches: let them end after the present iteration.
+                self._stop.set()
 
     async def arun(
         self, on_step: OnStep | None = None, *, memory: ToolMemory | None = None, user_id: str | None = None
@@ -294,8 +314,11 @@ class Discovery:
 
     def atoms(self) -> list[Atom]:
         """Return the merged atoms of all solved tasks: each step of a path is one."""
+        # A task that was done from the start has no path, and teaches nothing.
         solved = [outcome for outcome in self.found() if outcome.path]
-        runs = [run_of(Task(outcome.task, outcome.request), outcome.path) for outcome in solved]
+        runs: list[Run] = []
+        for outcome in solved:
+            runs.append(run_of(Task(outcome.task, outcome.request), outcome.path))
         extractor = Extractor(self.specs, habits=habits_of(runs))
         atoms: list[Atom] = []
         for run, outcome in zip(runs, solved, strict=True):
@@ -304,17 +327,24 @@ class Discovery:
 
     def report(self) -> DiscoveryReport:
         """Return the progress."""
-        found = self.found()
-        unsolved = [outcome.task for outcome in found if not outcome.reward]
+        outcomes = self.found()
+        unsolved: list[str] = []
+        explored = replayed = diverged = 0
+        for outcome in outcomes:
+            explored += outcome.explored
+            replayed += outcome.replayed
+            diverged += outcome.diverged
+            if not outcome.reward:
+                unsolved.append(outcome.task)
         return DiscoveryReport(
             tasks=len(self.tasks),
-            done=len(found),
-            solved=len(found) - len(unsolved),
+            done=len(outcomes),
+            solved=len(outcomes) - len(unsolved),
             failed=len(self._failed),
             unsolved=tuple(unsolved),
-            explored=sum([outcome.explored for outcome in found]),
-            replayed=sum([outcome.replayed for outcome in found]),
-            diverged=sum([outcome.diverged for outcome in found]),
+            explored=explored,
+            replayed=replayed,
+            diverged=diverged,
             atoms=len(self.atoms()),
             model_calls=self._spending.calls,
             tokens=self._spending.tokens,
@@ -352,7 +382,7 @@ class Discovery:
         if self._stop.is_set():
             return
         try:
-            found = self._search_in_free_environment(task)
+            solution = self._search_in_free_environment(task)
         except StoppedError:
             return
         except RefusedError:
@@ -367,7 +397,7 @@ class Discovery:
         else:
             with self._lock:
                 self._in_a_row = 0
-                self._keep(task, found)
+                self._keep(task, solution)
 
     def _search_in_free_environment(self, task: Task) -> FoundSolution:
         environment = self._take_environment()
@@ -381,6 +411,7 @@ class Discovery:
         with self._lock:
             if self._free:
                 return self._free.pop()
+        # Outside the lock: making one may take long.
         return self._environment()
 
     def _count_failure(self, task: Task, error: Exception) -> None:
@@ -399,6 +430,7 @@ class Discovery:
     def _search(self, task: Task, environment: Environment) -> FoundSolution:
         cursor = Cursor(environment, task, self._reads)
         cursor.go(())
+        # An environment that scores the first state scores all; one that does not leaves it to the judge.
         stepwise = cursor.success() is not None
         if not stepwise and self._judge is None:
             raise ConfigurationError(
@@ -408,13 +440,17 @@ class Discovery:
         def is_done(_state: State, _answer: str) -> bool:
             return (cursor.success() or 0.0) > SOLVED
 
+        check: Callable[[State, str], bool] = self._judged
+        if stepwise:
+            check = is_done
         search = Search(
             cursor,
             self._policy or self._model_policy(),
             self._reads,
-            is_done if stepwise else self._judged,
+            check,
             stepwise=stepwise,
             settings=self.settings,
+            # Of seed and task alone: the number of workers and interruptions do not change the result.
             rng=random.Random(f"{self._seed}-{task.id}"),
         )
         outcome = search.run(self._stop.is_set)
@@ -449,7 +485,9 @@ class Discovery:
         tools = []
         for name, spec in self.specs.items():
             tools.append(f"{name}\n{spec.description}\n{canonical(spec.parameters)}")
-        policy = "" if self._policy is None else type(self._policy).__qualname__
+        policy = ""
+        if self._policy is not None:
+            policy = type(self._policy).__qualname__
         models = [_name_of(self._model), _name_of(self._judge)]
         return digest("discovery", self._seed, repr(self.settings), policy, *models, *tools)
 
@@ -463,22 +501,25 @@ class Discovery:
             return {}
         except OSError as error:
             raise StorageError(f"{self._file} cannot be read: {error}") from error
-        found: dict[str, FoundSolution] = {}
+        outcomes: dict[str, FoundSolution] = {}
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):  # a kill cut the line short
                 kept = json.loads(line)
+                # A folder may hold outcomes with other tools or settings: they are of another discovery.
                 if kept["scope"] == self._scope:
-                    found[kept["key"]] = _found_of(kept["found"])
-        return found
+                    outcomes[kept["key"]] = _solution_from_plain(kept["found"])
+        return outcomes
 
-    def _keep(self, task: Task, found: FoundSolution) -> None:
-        line = json.dumps({"scope": self._scope, "key": _key(task), "found": asdict(found)}, default=str)
-        self._found[_key(task)] = _found_of(json.loads(line)["found"])
+    def _keep(self, task: Task, solution: FoundSolution) -> None:
+        line = json.dumps({"scope": self._scope, "key": _key(task), "found": asdict(solution)}, default=str)
+        # As it is read back: the atoms of this session are those of a later one.
+        self._found[_key(task)] = _solution_from_plain(json.loads(line)["found"])
         if self._file is None:
             return
         try:
             with self._file.open("ab") as file:
-                if file.tell() > 0:  # the line break comes first: a kill may have cut the last line short
+                # The line break comes first: a kill may have cut the last line short.
+                if file.tell() > 0:
                     file.write(b"\n")
                 file.write(line.encode())
                 file.flush()
@@ -490,6 +531,7 @@ class Discovery:
 
 def run_of(task: Task, path: Sequence[Transition], answer: str = "") -> Run:
     """Return a path as a run, with one turn for each call."""
+    # Keys are digests of the task: a task that is searched again replaces its run.
     events: list[UserMessage | Turn] = [UserMessage(task.request, digest("task", task.id))]
     for number, transition in enumerate(path):
         step = _step_of(task, number, transition)
@@ -509,6 +551,7 @@ def _step_of(task: Task, number: int, transition: Transition) -> ExecutedCall:
 def _name_of(model: BaseChatModel | None) -> str:
     if model is None:
         return ""
+    # Chat models have no common field for their name; the class tells at least the provider.
     return str(getattr(model, "model_name", None) or type(model).__name__)
 
 

@@ -28,6 +28,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 MAX_STEP: Final = 1_200
 """Characters of a call with its answer."""
 MAX_HISTORY: Final = 12_000
+"""Characters of all calls so far."""
 MAX_ACTIONS: Final = 5
 """Calls taken of one answer."""
 
@@ -100,12 +101,14 @@ class ModelPolicy:
 
     def plan(self, state: State) -> Goal:
         """See `Policy`. One question."""
+        # The first state has no sub-goal yet.
         number = 0
         if state.goal.text:
             number = state.goal.number + 1
         answer = self._ask(self._planner, _PLANNER, self._parts(state, tuple(self._specs)))
         if answer is None or not answer.focus.strip():
             return Goal(state.goal.text or state.task.request, number, number + 1)
+        # The model may name tools that do not exist, and one tool twice.
         known = [name for name in answer.tools if name in self._specs]
         tools = tuple(dict.fromkeys(known))
         return Goal(" ".join(answer.focus.split()), number, number + max(1, len(answer.steps)), tools)
@@ -115,6 +118,7 @@ class ModelPolicy:
         answer = self._ask(self._actor, _ACTOR, self._parts(state, state.goal.tools or tuple(self._specs)))
         if answer is None:
             return []
+        # The model may be wrong about the end, so its calls stay actions of the state.
         if answer.finished:
             return [Proposal("finish", 1.0, answer=answer.answer), *self._calls(answer.calls, state)]
         if answer.completed and state.goal.number + 1 < state.goal.of:
@@ -127,6 +131,7 @@ class ModelPolicy:
         answer = self._ask(self._reflector, _REFLECTOR, parts)
         if answer is None:
             return []
+        # The call that failed is not on the path, so `_calls` lets it through.
         alternatives = self._calls(answer.alternatives, state)
         return [proposal for proposal in alternatives if proposal.call != failed.call]
 
@@ -139,12 +144,16 @@ class ModelPolicy:
         for action in proposed[:MAX_ACTIONS]:
             call = _read(action, self._specs)
             if call is not None and call.key not in made:
+                # Above 0: a proposal without weight would not be tried at all.
                 weight = min(1.0, max(0.05, action.likely))
                 proposals.append(Proposal("call", weight, call))
         return proposals
 
     def _parts(self, state: State, first: Sequence[str]) -> dict[str, str]:
-        shown = {name: self._specs[name] for name in first if name in self._specs}
+        shown: dict[str, ToolSpec] = {}
+        for name in first:
+            if name in self._specs:
+                shown[name] = self._specs[name]
         lines = []
         for number, transition in enumerate(state.path, start=1):
             lines.append(f"{number}. {_line(transition)}")

@@ -3,7 +3,7 @@
 Nodes are states, edges are actions: a call, a new plan, or the end. In each iteration a path is walked from the first
 state, along the edges with the highest U(s, a), until an action that was not tried before fails, ends the task, or
 leads to a new state; from there the path goes on with what the policy proposes. Its reward,
-R = 1[success] · ((1 − λ) + λ / (1 + length)), is added to all nodes and edges of the path.
+R = 1[success] · ((1 − λ) + λ / (1 + length)), λ = 0.1, is added to all nodes and edges of the path.
 
 Nodes are shared: two paths with the same sub-goal, the same changing calls and the same answers of reading calls lead
 to one node. So a reading call that tells nothing new leads back to its own node, and is not taken again.
@@ -278,6 +278,7 @@ class Search:
         outcome, settings = self.outcome, self.settings
         state = State(self._cursor.task)
         self._cursor.go(())
+        # A task may be done before the first call.
         if self._stepwise and self._check(state, ""):
             outcome.reward = settings.reward(0)
             return outcome
@@ -289,7 +290,9 @@ class Search:
             best = outcome.reward
             self._iterate(root)
             outcome.iterations += 1
-            since_best = 0 if outcome.reward > best else since_best + 1
+            since_best += 1
+            if outcome.reward > best:
+                since_best = 0
             if outcome.reward and settings.patience is not None and since_best >= settings.patience:
                 break
         outcome.nodes = len(self.nodes)
@@ -307,6 +310,7 @@ class Search:
             if not edge.tried:
                 edge.tried = True
                 reward = self._take(nodes[-1], edge)
+            # A node that is on the path already would make it a circle.
             if edge.child is None or edge.child in nodes or reward:
                 break
             nodes.append(edge.child)
@@ -316,6 +320,7 @@ class Search:
         for edge in edges:
             edge.visits += 1
             edge.total += reward
+        # From the end: a node is over when all behind it is.
         for node in reversed(nodes):
             node.close_if_over()
 
@@ -324,8 +329,7 @@ class Search:
         node = path[-1]
         if node.closed:
             return None
-        behind = [id(passed) for passed in path]
-        edges = [edge for edge in self._edges(node) if not edge.over and id(edge.child) not in behind]
+        edges = [edge for edge in self._edges(node) if not edge.over and edge.child not in path]
         for edge in edges:
             if edge.pivot and not edge.tried:
                 return edge
@@ -336,6 +340,7 @@ class Search:
     def _take(self, node: Node, edge: Edge) -> float:
         """Take an action for the first time. Return the reward if it completes the task, else 0."""
         state, proposal = node.state, edge.proposal
+        # A plan costs no call: the world stays as it is.
         if proposal.action == "plan":
             self._link(node, edge, replace(state, goal=self._policy.plan(state)), node.plans + 1)
             return 0.0
@@ -347,6 +352,7 @@ class Search:
             return self._rewarded(state, proposal.answer)
         transition = self._cursor.make(proposal.call)
         if not transition.observation.ok:
+            # The policy says what to do instead; the best of it is tried next, in the next iteration.
             edge.closed = True
             self._add_pivots(node, self._policy.reflect(state, transition))
             return 0.0
@@ -367,6 +373,7 @@ class Search:
         return reward
 
     def _link(self, node: Node, edge: Edge, state: State, plans: int = 0) -> None:
+        # A call that told nothing new, or the same sub-goal again.
         if state.key == node.state.key:
             edge.closed = True
         else:
@@ -391,6 +398,7 @@ class Search:
         """Add the alternatives of a reflection to the node. The first one is tried before all other actions."""
         edges = self._edges(node)
         known = {_identity(edge.proposal): edge for edge in edges}
+        # The best alternative is as promising as the best action of the state.
         usual = max([edge.prior for edge in edges], default=1.0)
         for number, proposal in enumerate(alternatives):
             identity = _identity(proposal)
@@ -412,6 +420,7 @@ def _distinct(proposals: Sequence[Proposal], *, may_plan: bool) -> list[Proposal
     """Return the proposals of a weight, one for each action: the first of equal ones, at the place of the last."""
     distinct: dict[object, Proposal] = {}
     for proposal in reversed(proposals):
+        # Plans without a call between them lead nowhere.
         if proposal.weight > 0 and (may_plan or proposal.action != "plan"):
             distinct[_identity(proposal)] = proposal
     return list(reversed(distinct.values()))
@@ -433,8 +442,12 @@ def select(edges: Sequence[Edge], visits: int, settings: SearchSettings, rng: ra
         elif edge.visits:
             bonus = math.sqrt(math.log(max(1, visits)) / edge.visits)
         else:
-            return edge  # UCB1 takes untried actions first
+            # UCB1 takes untried actions first: its bonus for them is infinite.
+            return edge
         scores.append(edge.mean + settings.exploration * bonus)
     best = max(scores)
-    ties = [edge for edge, score in zip(edges, scores, strict=True) if math.isclose(score, best)]
+    ties: list[Edge] = []
+    for edge, score in zip(edges, scores, strict=True):
+        if math.isclose(score, best):
+            ties.append(edge)
     return rng.choice(ties)

@@ -121,13 +121,14 @@ class Cursor:
         Returns:
             False if a repeated call had another result: the environment is not deterministic here.
         """
+        # Calls cannot be taken back, so any other path begins with a reset.
         if self._at is None or self._at != path[: len(self._at)]:
             self.environment.reset(self.task)
             self._at = ()
         for transition in path[len(self._at) :]:
             now, before = self._step(transition.call), transition.observation
             self.replayed += 1
-            # the answer of a reading tool may contain the time
+            # The answer of a reading tool may contain the time.
             is_same = transition.call.tool in self._reads or canon(now.output) == canon(before.output)
             if now.ok != before.ok or not is_same:
                 self.diverged += 1
@@ -144,7 +145,8 @@ class Cursor:
         if transition.observation.ok:
             self._at = (*self._at, transition)
         else:
-            self._at = None  # nobody knows what it changed before it failed
+            # Nobody knows what it changed before it failed.
+            self._at = None
         return transition
 
     def success(self) -> float | None:
@@ -159,7 +161,7 @@ class Cursor:
         try:
             observation: Any = self.environment.step(call)
         except ToolMemoryError:
-            raise
+            raise  # errors of this package say what to do already
         except Exception as error:
             self._at = None
             raise ToolMemoryError(
@@ -227,7 +229,8 @@ class ToolsEnvironment:
             return ToolObservation(f"Error: there is no tool {call.tool!r}.", ok=False)
         request = {"type": "tool_call", "id": "call", "name": call.tool, "args": dict(call.args)}
         try:
-            if isinstance(tool, StructuredTool) and tool.func is None:  # it is async alone
+            # A tool with async code alone raises where it is invoked.
+            if isinstance(tool, StructuredTool) and tool.func is None:
                 answer = self._result(tool.ainvoke(request))
             else:
                 answer = tool.invoke(request)
@@ -255,8 +258,9 @@ class ToolsEnvironment:
     def _result(self, value: Any) -> Any:
         if not inspect.isawaitable(value):
             return value
+        # One loop for all calls: connections belong to the loop they were made in.
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()  # one for good: connections belong to the loop they were made in
+            self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(awaited(value))
 
 
