@@ -427,6 +427,7 @@ class Trainer:
     def run(self) -> Trainer:
         """Train for all epochs."""
         self.model.train()
+        self.losses = []
         for epoch in range(self.training.epochs):
             self.losses.append(self._epoch(epoch))
         return self
