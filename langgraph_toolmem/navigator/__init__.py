@@ -32,10 +32,9 @@ from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
-from langgraph_toolmem.navigator.tool_search import TARGETS, CurrentSearch, targets_of
+from langgraph_toolmem.navigator.tool_search import TARGETS, CurrentSearch, ScopedRuns, targets_of
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.graph.events import Forgotten, Record
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.links import LinkScores
@@ -86,6 +85,7 @@ class Navigator(Method):
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
         self.decisions = DecisionLog(core)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
+        # Past runs hold what users said: they leave RAM when a user is forgotten.
         core.texts.register(self.tool_search.forget)
 
     # --- asking ---
@@ -269,6 +269,7 @@ class Navigator(Method):
         self._check_writable(dry_run)
         from langgraph_toolmem.papers.naviagent.evolution import prune_candidates
 
+        # At once: a decision is made of what other workers learned a moment ago, too.
         history = self._graph.history(at_once=True)
         with self._graph.held() as graph:
             tools = graph.apis.keys() - graph.left_out
@@ -387,7 +388,7 @@ class Navigator(Method):
         if not sums.model_calls:
             return links
         calls = sums.first + sums.later + sums.never
-        called = max(1, calls)
+        called = max(1, calls)  # there may be model turns without any call
         sentence = (
             f"Tool search: of {calls:,} calls {sums.first / called:.0%} were found by the first search, "
             f"{sums.later / called:.0%} by a later one, {sums.never / called:.0%} without one; a model turn was sent "
@@ -420,7 +421,7 @@ class Navigator(Method):
         """Close the log of decisions."""
         self.decisions.close()
 
-    def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
+    def _past_runs(self, user_id: str | None) -> ScopedRuns | None:
         core = self.core
         # If the namespace keeps users apart, a run without a user sees no other runs.
         if core.vectors.empty or (user_id is None and core.users.apart):
@@ -429,7 +430,7 @@ class Navigator(Method):
         runs = core.past_runs(user)
         if runs is None:
             return None
-        return user.namespace, runs
+        return ScopedRuns(user.namespace, runs)
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
         _check_names("avoid", avoid)

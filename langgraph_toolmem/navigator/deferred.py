@@ -22,7 +22,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -127,6 +126,7 @@ def find_tools(
     """
     if not query.strip() or not names:
         return {}
+    # Twice as many as are shown, since chains hold some of them.
     hits = navigator.tool_search.search(query, 2 * k, available=names, user_id=user_id, request=request)
     chosen: dict[str, str] = {}
     targets = targets_of(hits)[:3]
@@ -252,8 +252,7 @@ class DeferredTools:
 
     def specs(self, tools: Iterable[Any]) -> Mapping[str, ToolSpec]:
         """Return the tools that can be called, by name."""
-        offered = self.navigator.core.catalogue.offered(tools)
-        return {name: spec for name, spec in offered.items() if name not in OWN_TOOLS}
+        return _without_own(self.navigator.core.catalogue.offered(tools))
 
     # --- to the model ---
 
@@ -343,11 +342,18 @@ class DeferredTools:
         deferred = set(self.names(tools))
         revealed = revealed_in(messages)
         # The number of the search that found each called tool; 0 for none.
-        numbers = [revealed.get(call["name"], 0) for call in answer.tool_calls if call["name"] in deferred]
+        numbers: list[int] = []
+        for call in answer.tool_calls:
+            if call["name"] in deferred:
+                numbers.append(revealed.get(call["name"], 0))
         first, never = numbers.count(1), numbers.count(0)
         later = len(numbers) - first - never
         saved = max(0, tokens.of_all - tokens.sent)
         self.navigator.evidence.searched(ToolsSearched(first, later, never, tokens.sent, saved))
+
+
+def _without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
+    return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
 
 
 class _ToolTokens(NamedTuple):
@@ -450,6 +456,7 @@ def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> BridgedCall:
     if not isinstance(given, Mapping):
         given = {}
     name, arguments = given.get("name"), given.get("arguments")
+    # A model may write nested arguments as a text.
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
@@ -505,6 +512,10 @@ class _NamedCall(_WithRuntime):
     arguments: Any = None
 
 
+def _search_errors() -> ErrorLog:
+    return ErrorLog(SEARCH_TOOL, logger)
+
+
 class SearchTools(BaseTool):
     """`search_tools`: the model asks in words, and gets tools as complete chains. Any ToolNode can run it."""
 
@@ -515,9 +526,10 @@ class SearchTools(BaseTool):
     tags: list[str] | None = Field(default_factory=["read_only", "idempotent"].copy)
     deferred: Any = Field(exclude=True, repr=False)
     messages_key: str = "messages"
-    _errors: ErrorLog = PrivateAttr(default_factory=partial(ErrorLog, SEARCH_TOOL, logger))
+    _errors: ErrorLog = PrivateAttr(default_factory=_search_errors)
 
     def _run(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> tuple[str, dict[str, list[str]]]:
+        # ToolNode ends the run where a tool raises, unless the host says otherwise.
         try:
             return self._found(query, runtime)
         except Exception as error:  # noqa: BLE001 - the run goes on
@@ -605,8 +617,7 @@ class RevealTools(Step["Navigator"]):
         self.given: list[Any] | None = None
         if tools is not None:
             self.given = [*tools, *self.tools]
-            specs = read_tools(self.given)
-            self.core.catalogue.adopt({name: spec for name, spec in specs.items() if name not in OWN_TOOLS})
+            self.core.catalogue.adopt(_without_own(read_tools(self.given)))
 
     def compute(self, call: Call) -> StepOutput:
         """Return the tools that similar requests called, of those that are found by search."""

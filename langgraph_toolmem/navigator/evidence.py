@@ -266,6 +266,7 @@ class NavigatorEvidence(Table):
 
     def _add_use(self, tool: str, status: str, after: str | None, hour: int | None) -> None:
         """Count a call on its day, and, if it went well, the link into it from the tool called before."""
+        # A call that was refused was never executed: that says nothing of the tool.
         if hour is None or status not in ("ok", "failed"):
             return
         counted = self.days.setdefault(str(hour // HOURS), {})
@@ -275,6 +276,7 @@ class NavigatorEvidence(Table):
             use.failures += status == "failed"
             if status == "ok" and after is not None:
                 _count_source(use.sources, after)
+        # The oldest leaves, which may be the one that a late record of another worker brought just now.
         if len(self.days) > MAX_DAYS:
             del self.days[min(self.days, key=int)]
 
@@ -333,6 +335,7 @@ class NavigatorEvidence(Table):
                 if len(row) + len(new) < MAX_PATHS:
                     new[path] = sorted(types)
                 continue
+            # A second user's run makes the field nobody's.
             seen_by_another = user and known.owner not in ("", user)
             if seen_by_another or not set(types) <= set(known.types):
                 new[path] = sorted(types)
@@ -351,6 +354,7 @@ class NavigatorEvidence(Table):
 
     def recent(self, now: float, days: float) -> dict[str, RecentUse]:
         """Return the uses of each tool on the last `days` days, today included."""
+        # Whole days (UTC): uses are counted by the day.
         today = int(now // (HOURS * HOUR))
         first = today - max(1, round(days)) + 1
         recent: dict[str, RecentUse] = {}
@@ -383,8 +387,10 @@ def _count_source(sources: dict[str, int], tool: str) -> None:
 
 def _may_be_name(path: str) -> bool:
     """Return True if a part of a path looks like a name: one word of letters with a capital in front."""
-    parts = path.replace("[]", "").split(".")
-    return any(part.isalpha() and part.istitle() for part in parts)
+    for part in path.replace("[]", "").split("."):
+        if part.isalpha() and part.istitle():
+            return True
+    return False
 
 
 # --- reading and writing ---
@@ -414,6 +420,7 @@ class NavigatorSources:
         """Return unknown fields of results; each result is read once."""
         record: Record = []
         for step in learned.turn.steps:
+            # The result of a failed call has the fields of an error.
             if step.status != "ok" or step.output is None or not self._is_new_call(step.key):
                 continue
             if not self._is_worth_reading(step.tool) or not shows_fields(step.output):
@@ -502,11 +509,13 @@ class NavigatorSources:
 
     def exclude(self, tools: Collection[str]) -> None:
         """Prune tools, each until it has more good calls than now."""
+        # Under the lock of learning: a call that ended in between would bring the tool back at once.
         with self.lock:
             good: dict[str, int] = {}
             for tool in tools:
                 good[tool] = int(self._core.graph.tools.get(tool, {}).get("ok", 0))
             self._core.apply(None, [PrunedTool(good, self._core.now())])
+        # In a shared store the decision is there before the caller goes on.
         self._core.acknowledge()
 
     def restore(self, tools: list[str]) -> None:
@@ -555,6 +564,7 @@ def _flows_of(view: GraphView) -> dict[Flow, float]:
     """Return how often a value went from an output to a parameter."""
     flows: dict[Flow, float] = {}
     for seen in view.dataflow:
+        # Values that came from arguments of earlier calls are no outputs.
         if seen.direction != "out" or not seen.hits:
             continue
         # Several elements of a list are one path here, and the same value is counted for each of them.

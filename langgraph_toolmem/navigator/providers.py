@@ -212,7 +212,8 @@ def loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]:
         if isinstance(message, AIMessage):
             kept = _kept_items(message)
             if kept:
-                item_ids.update(search.item["call_id"] for search in kept)
+                for search in kept:
+                    item_ids.add(search.item["call_id"])
                 message = _with_items(message, kept, item_ids)
         elif isinstance(message, ToolMessage) and message.tool_call_id in item_ids:
             message = HumanMessage([_search_output(message, tools)])

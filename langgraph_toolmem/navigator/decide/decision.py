@@ -270,6 +270,7 @@ class SubIntent(BaseModel):
         """Fill what a model left out, or gave as null, with empty values."""
         if not isinstance(value, Mapping):
             return value
+        # Without an enforced schema, models write only the fields that an action needs.
         filled = {"rank": 1, "intent": "", "analysis": "", "api": "", "parameters": "{}", "recall": "", "text": ""}
         for key, item in value.items():
             if item is not None:
@@ -279,6 +280,7 @@ class SubIntent(BaseModel):
     @field_validator("parameters", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
+        # Models write the parameters as an object as well.
         if isinstance(value, Mapping):
             return json.dumps(value, ensure_ascii=False)
         return value
@@ -295,6 +297,7 @@ class SubIntent(BaseModel):
         """The parameters as values; None if their text is not a JSON object."""
         try:
             value = json.loads(self.parameters.strip() or "{}")
+        # A text of thousands of brackets raises RecursionError.
         except (ValueError, RecursionError):
             return None
         if isinstance(value, dict):
@@ -348,12 +351,10 @@ def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
 
 def _lowest_rank(parts: Sequence[SubIntent]) -> int:
     """Return the lowest rank of calls and questions, else of searches; the highest rank if only answers are left."""
-    requests = [part.rank for part in parts if part.action in ("clarify", "execute")]
-    if requests:
-        return min(requests)
-    searches = [part.rank for part in parts if part.action == "retrieve"]
-    if searches:
-        return min(searches)
+    for actions in (("clarify", "execute"), ("retrieve",)):
+        ranks = [part.rank for part in parts if part.action in actions]
+        if ranks:
+            return min(ranks)
     return max((part.rank for part in parts), default=0)
 
 
@@ -425,6 +426,7 @@ def decider_messages(
         rules = f"{RULES}\n\n{extra.strip()}"
     candidates: list[str] = []
     for name in record["candidates"]:
+        # A run may go on in a process that has other tools.
         if name in specs:
             candidates.append(api_lines(specs[name]))
     chains = [tree(chain_of(chain)) for chain in record["chains"][: DECIDER_LIMITS.trees]]
@@ -450,7 +452,9 @@ def plain_closing(record: NaviRecord, reason: str) -> str:
     if done:
         lines.append(f"Done so far: {', '.join(done)}.")
     if record["failed"]:
-        failures = [f"{tool} ({shortened(why, 200)})" for tool, why in record["failed"].items()]
+        failures: list[str] = []
+        for tool, why in record["failed"].items():
+            failures.append(f"{tool} ({shortened(why, 200)})")
         lines.append(f"What failed: {'; '.join(failures)}.")
     return " ".join(lines)
 
@@ -527,6 +531,7 @@ def _spoken(messages: Sequence[BaseMessage]) -> str:
 
 
 def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str, str]]:
+    # The last decision is shown apart, and so many before it as in the paper.
     *earlier, last = record["history"][-WINDOW - 1 :] or [DecisionRecord(decided=[], observed=[])]
     waiting = [f"- {line}" for line in record["waiting"]]
     return [
@@ -578,6 +583,7 @@ def _type_names(schema: Mapping[str, Any]) -> list[str]:
     kinds: list[Any] = []
     if schema.get("type"):
         kinds.append(schema["type"])
+    # Pydantic writes an optional value as `anyOf` of its type and null.
     else:
         for option in schema.get("anyOf", ()):
             if isinstance(option, Mapping):
@@ -585,7 +591,7 @@ def _type_names(schema: Mapping[str, Any]) -> list[str]:
     names: list[str] = []
     for kind in kinds:
         if isinstance(kind, list):
-            names += map(str, kind)
+            names += [str(name) for name in kind]
         else:
             names.append(str(kind))
     return names

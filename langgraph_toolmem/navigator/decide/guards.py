@@ -114,6 +114,7 @@ def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> 
     """Return an answer with a mark on it, if another call than the one asked for ran, or none."""
     if not ran:
         return _with(answer, {"ran": False}, call["id"])
+    # A guard may execute a call again after an error; the last execution gave the answer.
     asked = {"tool": call["name"], "args": call["args"]}
     if ran[-1] == asked:
         return answer
@@ -127,6 +128,7 @@ def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
         if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
             return answer
         return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, MARK: dict(mark)}})
+    # `ToolNode` takes a list of messages and Commands, too, and a Command has its messages among its updates.
     if isinstance(answer, list):
         return [_with(part, mark, call_id) for part in answer]
     if isinstance(answer, Command) and isinstance(answer.update, Mapping):

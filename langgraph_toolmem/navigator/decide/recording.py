@@ -85,6 +85,7 @@ class DecisionLog(Database):
         Raises:
             StorageError: the file cannot be written.
         """
+        # The host may have named the run's user elsewhere, such as to `finish`.
         user = user_digest(user_id) or self._core.graph.owner(run) or ""
         if self.read_only or (self._core.users.apart and not user):
             return

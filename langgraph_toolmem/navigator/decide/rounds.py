@@ -88,14 +88,16 @@ def decided(
             notes += _add_call(part, record, specs, pending, new_id)
         elif part.action == "clarify":
             pending["questions"].append(part.text.strip())
+        # The same words find the same tools: a decider that repeats them would never end.
         elif part.action == "retrieve" and part.query in record["queries"]:
             notes.append(f"This was searched for before, with nothing new: {_short(part.query)}")
         elif part.action == "retrieve" and part.query not in pending["queries"]:
             pending["queries"].append(part.query)
     if pending["calls"] or pending["questions"]:
         idle = 0
+    # A search counts by its result; see `observed`.
     elif pending["queries"]:
-        idle = record["idle"]  # a search counts by its result
+        idle = record["idle"]
     else:
         idle = record["idle"] + 1
     waiting = []
@@ -103,12 +105,14 @@ def decided(
         line = f"[{part.rank}] {_short(part.intent)}: {part.action} {part.api}"
         waiting.append(line.rstrip())
     made = DecisionRecord(decided=[_line(part) for part in now], observed=notes)
+    # A prompt shows so many earlier decisions; more of them would only make each checkpoint larger.
+    earlier = record["history"][-WINDOW:]
     return {
         **record,
         "decisions": record["decisions"] + 1,
         "idle": idle,
         "waiting": waiting,
-        "history": [*record["history"][-WINDOW:], made],
+        "history": [*earlier, made],
         "pending": pending,
     }
 
@@ -122,22 +126,26 @@ def _add_call(
 ) -> list[str]:
     """Add a call to the pending ones; return the reason if it must not be made."""
     tool, args = part.api.strip(), part.arguments or {}
+    # The prompt says all of this, and a model may not heed it.
     if tool in record["failed"]:
         why = indented(shortened(record["failed"][tool], 200))
         return [f"{tool} was not called: it failed before ({why})."]
     if tool not in record["candidates"] or tool not in specs:
         return [f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve."]
-    if problem := specs[tool].problem(args):
+    problem = specs[tool].problem(args)
+    # Refused here: the error of a tool that was called with wrong arguments would put the tool out.
+    if problem:
         names = ", ".join(specs[tool].properties) or "none"
         return [f"{tool} was not called: {problem}. Its parameters: {names}."]
     before = _done_before(record["outcomes"], tool, args, specs)
     if before is not None:
         result = f"{before['status']}: {indented(before['result'])}"
         return [f"{call_line(tool, args)} was made before and is not made again: {result}"]
-    # A model may decide the same call twice in one round; it is made once.
-    is_pending = any(_same(other, tool, args) for other in pending["calls"])
-    if not is_pending:
-        pending["calls"].append(DecidedCall(id=new_id(), tool=tool, args=args, intent=part.query))
+    for other in pending["calls"]:
+        # A model may decide the same call twice in one round.
+        if _same(other, tool, args):
+            return []
+    pending["calls"].append(DecidedCall(id=new_id(), tool=tool, args=args, intent=part.query))
     return []
 
 
@@ -243,7 +251,8 @@ def _outcome_of(call: DecidedCall, status: CallStatus, result: str) -> CallOutco
 
 
 def _outcome(answer: ToolMessage | None) -> tuple[CallStatus, str]:
-    if answer is None:  # a tool that answers with a Command without a message, such as a handoff
+    # A tool may answer with a Command without a message, such as a handoff.
+    if answer is None:
         return "ok", "(no answer)"
     text = text_of(answer.content, separator="\n")
     if never_ran(answer):
@@ -270,6 +279,7 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
     candidates = _first_candidates({*tools, *record["candidates"]}, chains, record)
     candidates += [*tools, *record["candidates"]]
     most = MAX_CANDIDATES
+    # Later searches add to what the first one found: the decider may still need both.
     if record["decisions"]:
         most = 2 * MAX_CANDIDATES
     if chains:
@@ -347,6 +357,7 @@ def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[st
     pending: Pending = {**nothing_pending(), "calls": calls}
     before: NaviRecord = {**record, "pending": pending, "history": [DecisionRecord(decided=[], observed=[])]}
     after, _ = observed(before, list(answers.values()))
+    # The outcomes of these calls are known, their decisions are not.
     return {**after, "history": []}
 
 
@@ -401,7 +412,11 @@ class Retriever:
         had = {*record["failed"], *record["candidates"]}
         if plan is not None:
             had.update(plan.tools)
-        hits = [name for name in self._hits(query, context, most + len(had)) if name not in had]
+        hits: list[str] = []
+        # The candidates of before may come first again, so as many more are asked for.
+        for name in self._hits(query, context, most + len(had)):
+            if name not in had:
+                hits.append(name)
         is_small = len(context.allowed) <= ROUND_LIMITS.few_tools
         is_empty = not hits and not record["candidates"] and (plan is None or not plan.tools)
         if is_small or is_empty:
@@ -433,6 +448,7 @@ class Retriever:
         if not found["tools"]:
             return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
         chains = []
+        # Otherwise a failed look-up of an order's number could lead to a new order.
         for plain in found["chains"]:
             if self._careful(tools_of(plain), had):
                 chains.append(plain)
@@ -460,6 +476,7 @@ class Retriever:
         spec = self._specs.get(tool)
         if spec is None:
             return []
+        # Made at the first failure: most runs have none.
         if self._index is None:
             self._index = LexicalIndex((name, tool_text(other)) for name, other in self._specs.items())
         similar: list[str] = []
@@ -501,6 +518,7 @@ class Retriever:
     def _plan(
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None
     ) -> Plan | None:
+        # A chain to the failed tool itself is asked for in `_broken`.
         avoided = set(record["failed"]) - {target}
         done = [name for name in succeeded(record) if name not in avoided]
         try:

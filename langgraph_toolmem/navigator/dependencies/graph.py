@@ -147,7 +147,8 @@ class ToolDependencyGraph:
         changed = self.left_out.symmetric_difference(tools)
         self.left_out = frozenset(tools)
         # Added again, since an excluded tool has no outputs in the clusters.
-        self.update([self.apis[tool].spec for tool in sorted(changed & self.apis.keys())])
+        for tool in sorted(changed & self.apis.keys()):
+            self._add(self.apis[tool].spec)
 
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
@@ -263,7 +264,10 @@ class ToolDependencyGraph:
             cluster = self.clusters.get((frozenset((*rest, *ids)), port.meaning.shape))
             if cluster is not None:
                 links += self._structural(port, cluster, NEXT_TO_A_ROUTE)
-            allowed = [link for link in links if self._routes.may_feed(link, port)]
+            allowed: list[Link] = []
+            for link in links:
+                if self._routes.may_feed(link, port):
+                    allowed.append(link)
             if not allowed:
                 allowed = list(self._routes.parts_of_parents(port, rest))
             if allowed:

@@ -92,7 +92,8 @@ class ApiNode:
         telling = set(canonical(spec.name)) - LEXICON.generic - LEXICON.prepositions - LEXICON.strict_verbs
         words = {stem(word) for word in telling}
         # Marked, so that a tag and a word of a name are never the same.
-        words.update(f"#{tag}" for tag in spec.tags)
+        for tag in spec.tags:
+            words.add(f"#{tag}")
         return cls(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
     @cached_property

@@ -245,7 +245,10 @@ class RouteIndex:
         names |= self._names_behind(collection)
         names |= self._names_behind(self._apis[tool].path)
         # The name of the thing alone (`order`) does not tell its id from its other parts.
-        telling = [name for name in names if not set(canonical(name)) <= set(nouns)]
+        telling: set[str] = set()
+        for name in names:
+            if not set(canonical(name)) <= set(nouns):
+                telling.add(name)
         return frozenset(telling)
 
     def _names_behind(self, collection: str) -> set[str]:

@@ -21,6 +21,7 @@ MAX_BYTES: Final = 64 * 2**20
 """Bytes of an answer that are read."""
 _NOTED: Final = ("retry-after", "link", "location", "content-location", "operation-location")
 """Headers of an answer that say how to go on."""
+# Limits of requests have no standard name yet; these three beginnings are in use.
 _LIMITS: Final = ("ratelimit", "x-ratelimit", "x-rate-limit")
 
 Answer: TypeAlias = tuple[Any, dict[str, Any]]
@@ -51,6 +52,7 @@ class Intake:
         from langchain_core.tools import ToolException
 
         status = response.status_code
+        # Redirects are failures as well: they are not followed, so that credentials go to the named server alone.
         if status >= 300:
             raise ToolException(self._failure(response))
         kind = response.headers.get("content-type", "")
@@ -60,6 +62,7 @@ class Intake:
         if not self.content:
             return self._without_content(response, noted), artifact
         if self._is_binary(response, kind):
+            # A text may be read as far as it came; half a file is of no use.
             if self.is_cut:
                 raise ToolException(f"{self.operation.method} {self.operation.path} gave more than arrives in time.")
             name = _file_name(response.headers.get("content-disposition", ""))
@@ -141,6 +144,7 @@ def _noted(headers: httpx.Headers, *, failed: bool) -> dict[str, str]:
             noted[label.title()] = headers[label]
     for label, value in headers.items():
         if label.startswith(_LIMITS):
+            # Limits that are far away would be noise in each answer.
             spent = label.endswith("remaining") and value.strip() == "0"
             if failed or spent:
                 noted[label.title()] = value

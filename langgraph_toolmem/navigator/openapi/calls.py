@@ -20,6 +20,7 @@ from langgraph_toolmem.navigator.openapi.operations import Operation, read_opera
 from langgraph_toolmem.navigator.openapi.schemas import is_json
 from langgraph_toolmem.navigator.openapi.serialize import (
     Place,
+    PlacedValue,
     ValueRefusedError,
     read_file,
     write_form,
@@ -225,13 +226,14 @@ class _RequestDraft:
     query: list[tuple[str, str]] = field(default_factory=list)
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     cookies: list[tuple[str, str]] = field(default_factory=list)
-    fields: list[tuple[Place, Any]] = field(default_factory=list)
-    whole: tuple[Place, Any] | None = None
+    fields: list[PlacedValue] = field(default_factory=list)
+    whole: PlacedValue | None = None
 
     def fill(self, arguments: Mapping[str, Any]) -> None:
         """Put each argument into its place; null leaves out what cannot be null."""
         places = self.operation.places
         for name, value in arguments.items():
+            # LangChain checks arguments only against schemas that are models.
             if name not in places:
                 raise ValueRefusedError(f"there is no parameter {name!a}, only {', '.join(places) or 'none'}.")
             if value is not None or places[name].nullable:
@@ -239,9 +241,9 @@ class _RequestDraft:
 
     def _put(self, place: Place, value: Any) -> None:
         if place.kind == "whole":
-            self.whole = (place, value)
+            self.whole = PlacedValue(place, value)
         elif place.kind in ("body", "form"):
-            self.fields.append((place, value))
+            self.fields.append(PlacedValue(place, value))
         elif place.kind == "path":
             self.path[place.label] = write_path(place, value)
         elif place.kind == "query":
@@ -266,8 +268,7 @@ class _RequestDraft:
         for label, value in values.items():
             self._put(Place(label, self._kind_of_key(label)), value)
         if self.cookies:
-            cookies = [f"{label}={value}" for label, value in self.cookies]
-            self.headers.append((b"Cookie", "; ".join(cookies).encode("ascii")))
+            self.headers.append((b"Cookie", _joined(self.cookies, "; ").encode("ascii")))
         return request
 
     def _kind_of_key(self, label: str) -> str:
@@ -298,7 +299,7 @@ class _RequestDraft:
                 labels = ", ".join(SLOT.findall(template))
                 raise ValueRefusedError(f"{labels} is part of the path and cannot be {segment!r}.")
         address = server.rstrip("/") + path
-        query = "&".join(f"{key}={value}" for key, value in self.query)
+        query = _joined(self.query, "&")
         if not query:
             return address
         # Some documents have a query in their path.
@@ -316,10 +317,10 @@ class _RequestDraft:
             return
         media = body.media[0]
         if self.whole is not None:
-            place, value = self.whole
-            media, content = self._whole(place, value, body.media)
+            media, content = self._whole(self.whole.place, self.whole.value, body.media)
         elif body.upload and ("form" in media or self._has_file()):
             parts = write_parts(self.fields, self.files)
+            # httpx writes the boundary, and the header that names it.
             if parts:
                 request["files"] = parts
             return
@@ -335,7 +336,7 @@ class _RequestDraft:
         request["headers"].append((b"Content-Type", media.encode("latin-1", "replace")))
 
     def _has_file(self) -> bool:
-        return any(place.file for place, _ in self.fields)
+        return any(given.place.file for given in self.fields)
 
     def _whole(self, place: Place, value: Any, medias: tuple[str, ...]) -> tuple[str, bytes]:
         media = medias[0]
@@ -350,6 +351,10 @@ class _RequestDraft:
         if "*" in media:
             media = "application/json"
         return media, write_json(value)
+
+
+def _joined(pairs: Iterable[tuple[str, str]], separator: str) -> str:
+    return separator.join(f"{key}={value}" for key, value in pairs)
 
 
 def _failed(operation: Operation, error: Exception) -> Exception:

@@ -77,6 +77,7 @@ class Document:
         Raises:
             RefusalError: a reference leads nowhere or in a circle.
         """
+        # So many references in a row: a circle of them has no end.
         schema = followed(mapping_of(value), self.root, most=32)
         reference = schema.get("$ref")
         if not isinstance(reference, str):
@@ -159,6 +160,7 @@ class _Bundle:
             raise RefusalError("nothing remote is fetched; download the file and refer to it by a relative path")
         if file is None or self.main is None:
             raise RefusalError("a parsed document has no folder; pass the path of its file")
+        # Resolved: the file that a link leads to is the one that would be read.
         path = (file.parent / address).resolve()
         if path in self.places:
             return self.places[path]
@@ -223,6 +225,7 @@ class _Copy:
             return _CopiedPart(value, 1)
         if level > MAX_LEVELS:
             raise ConfigurationError(f"{self.name} is nested deeper than {MAX_LEVELS} levels.")
+        # YAML aliases share one object, which may be a schema in one place and an example in another.
         key = (id(value), names, data)
         if key in self.open:
             raise ConfigurationError(f"{self.name} contains itself by a YAML alias. Write that part as $ref.")
@@ -271,6 +274,7 @@ def _key(name: Any) -> str:
 
 def _parsed(path: Path) -> Any:
     try:
+        # Windows editors put a byte order mark in front, which JSON does not have.
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The OpenAPI document {path} cannot be read: {error}") from error

@@ -86,6 +86,7 @@ class Inputs:
             RefusalError: one of them cannot be expressed.
         """
         request = RequestInputs()
+        # An operation's own list takes the place of the document's, also where it is empty.
         for requirement in list_of(operation.get("security", self.root.get("security"))):
             for scheme in mapping_of(requirement):
                 if scheme in self.keys:
@@ -144,6 +145,7 @@ class Inputs:
             request.body = self._swagger_form(operation, request.body, is_file=is_file)
         if is_file:
             schema = _file_schema(schema)
+        # A path without one of its values is another path.
         needed = place == "path" or parameter.get("required") is True
         request.inputs.append(Input(replace(self._place(parameter, label, place), file=is_file), schema, needed))
 
@@ -204,6 +206,7 @@ class Inputs:
             contents[str(name)] = mapping_of(value)
         if not contents:
             return
+        # By OpenAPI a body is optional unless it says otherwise, and many documents forget to say so.
         needed = body.get("required") is not False
         ranked = sorted(contents, key=rank_of)
         media = ranked[0]

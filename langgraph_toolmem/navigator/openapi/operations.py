@@ -30,6 +30,7 @@ METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "t
 MAX_SHOWN: Final = 20
 """Operations that the warning about those left out names."""
 _READS: Final = frozenset({"get", "head", "options", "trace"})
+# The bound keeps the search linear in a text that somebody made long on purpose.
 _NAMED: Final = re.compile(r"(?<!\w)/?\w[\w-]{0,80}(?:[./_][\w{}-]+)+")
 """A path or an operationId of several words in a text."""
 
@@ -82,9 +83,11 @@ def read_openapi(*documents: Source) -> list[ToolSpec]:
 
 def read_operations(*documents: Source) -> list[Operation]:
     """Return what `read_openapi` does, with what a request needs."""
-    read = [_OperationReader(load(document)).operations() for document in documents]
+    read: list[list[Operation]] = []
     count: Counter[str] = Counter()
-    for operations in read:
+    for document in documents:
+        operations = _OperationReader(load(document)).operations()
+        read.append(operations)
         count.update({operation.spec.name for operation in operations})
     whole: list[Operation] = []
     for operations in read:
@@ -128,6 +131,7 @@ class _OperationReader:
                 items[path] = self.document.followed(given)
             except RefusalError as error:
                 refusals.append(f"{path}: {error}")
+        # All have their names before any is read: links and descriptions name operations that come later.
         given_operations = self._named(items, refusals)
         read: list[Operation] = []
         for (method, path), operation in given_operations.items():
@@ -136,13 +140,13 @@ class _OperationReader:
             except RefusalError as error:
                 refusals.append(f"{method.upper()} {path} ({self.named[method, path]}): {error}")
         self._report(refusals, len(read))
-        for done in read:
-            for name, schema in done.spec.properties.items():
-                self._note_mention(done.spec.name, name, schema)
+        for operation_read in read:
+            for name, schema in operation_read.spec.properties.items():
+                self._note_mention(operation_read.spec.name, name, schema)
         linked = []
-        for done in read:
-            links = self.mentioned.get(done.spec.name, [])
-            linked.append(replace(done, spec=_with_links(done.spec, links)))
+        for operation_read in read:
+            links = self.mentioned.get(operation_read.spec.name, [])
+            linked.append(replace(operation_read, spec=_with_links(operation_read.spec, links)))
         return linked
 
     def _named(self, items: Mapping[str, Mapping[str, Any]], refusals: list[str]) -> _Operations:
@@ -272,8 +276,9 @@ class _OperationReader:
         by_code: dict[str, Any] = {}
         for code, response in mapping_of(operation.get("responses")).items():
             by_code[str(code)] = response
-        successes = [code for code in sorted(by_code) if code.startswith("2")]
-        for code in (*successes, "default"):
+        codes = [code for code in sorted(by_code) if code.startswith("2")]
+        # Many documents describe their only answer under `default`.
+        for code in (*codes, "default"):
             response = self.document.followed_or_empty(by_code.get(code))
             schema = _schema_of(response)
             links = list(self._links(response))

@@ -70,6 +70,7 @@ class Schemas:
             name = self._names[reference]
             if name in definitions:
                 continue
+            # Anything is allowed there, in place of a reference that leads nowhere.
             if len(definitions) >= MAX_DEFINITIONS:
                 definitions[name] = {}
                 continue
@@ -97,10 +98,12 @@ class Schemas:
                 # Swagger 2.0 documents write `required: true` in a schema, too.
                 if isinstance(name, str):
                     fields.required.add(name)
+        # With the properties of all parts known: an alternative in one may repeat those of another.
         for part in parts:
             if self.is_open(part) or not _is_object(part) or self._brings_more(part, fields.properties):
                 fields.whole = True
         fields.whole |= not fields.properties
+        # A field that is required and not described may be anything.
         for name in fields.required - fields.properties.keys():
             fields.properties[name] = {}
         return fields
@@ -189,6 +192,7 @@ class Schemas:
             if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
                 return {name: copied(below) for name, below in part.items()}
             if key == "$ref" and isinstance(part, str):
+                # Raises where it leads nowhere: the operation is refused, not called wrongly.
                 self.document.target(part)
                 references.append(part)
                 return f"#/$defs/{self._name(part)}"

@@ -82,6 +82,13 @@ class Place:
         return self.kind
 
 
+class PlacedValue(NamedTuple):
+    """A value and its place in a request."""
+
+    place: Place
+    value: Any
+
+
 def write_text(value: Any) -> str:
     """Return a value as text: texts as they are, everything else as JSON.
 
@@ -137,6 +144,7 @@ def write_header(place: Place, value: Any) -> bytes:
     if _BROKEN.search(text):
         raise ValueRefusedError(f"{place.label} is a header and cannot have line breaks or control characters.")
     try:
+        # HTTP has no spaces around the value of a header (RFC 9110, 5.5).
         return text.strip().encode("latin-1")
     except UnicodeEncodeError as error:
         raise ValueRefusedError(
@@ -184,7 +192,7 @@ def _split_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def write_form(fields: Iterable[tuple[Place, Any]]) -> bytes:
+def write_form(fields: Iterable[PlacedValue]) -> bytes:
     """Return a body of type ``application/x-www-form-urlencoded``."""
     texts: list[str] = []
     for place, value in fields:
@@ -193,7 +201,7 @@ def write_form(fields: Iterable[tuple[Place, Any]]) -> bytes:
     return "&".join(texts).encode()
 
 
-def write_parts(fields: Iterable[tuple[Place, Any]], folder: Path | None) -> list[tuple[str, FilePart]]:
+def write_parts(fields: Iterable[PlacedValue], folder: Path | None) -> list[tuple[str, FilePart]]:
     """Return the parts of a ``multipart/form-data`` body: a part for each member of a list, JSON for objects.
 
     Args:
@@ -348,6 +356,7 @@ def _quoted(text: str, safe: str = "") -> str:
 
 
 def _encoded(text: str) -> bytes:
+    # Models that write escapes by hand leave half of a surrogate pair, which UTF-8 does not have.
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -356,6 +365,7 @@ def _encoded(text: str) -> bytes:
 
 def _dumped(value: Any) -> str:
     try:
+        # Python writes NaN and Infinity, which no other reader of JSON takes.
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueRefusedError(f"A value is no JSON: {error}.") from None

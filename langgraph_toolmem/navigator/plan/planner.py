@@ -221,7 +221,9 @@ def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
                 choice = draft[port.key]
                 asks[choice.question] = _asked(port, choice, asks.get(choice.question))
         feeds[tool] = tuple(own_feeds)
-    steps = [ChainStep(tool, feeds[tool], tuple(gifts[tool])) for tool in order]
+    steps: list[ChainStep] = []
+    for tool in order:
+        steps.append(ChainStep(tool, feeds[tool], tuple(gifts[tool])))
     return Chain(problem.target, tuple(steps), tuple(asks.values()), score)
 
 
@@ -318,6 +320,7 @@ def plan(
             first, *further = search.routes(target, k, avoid)
             best.append(first)
             others += further
+    # The targets' own order is the caller's word; of other routes nothing but their score is known.
     others.sort(key=_complete_first)
     return Plan((*best, *others), search.cut_short)
 
@@ -452,6 +455,7 @@ def equivalents(
         its_outputs = _cluster_ids(graph, candidate.outputs)
         outputs = _overlap(gives, its_outputs)
         inputs = _overlap(takes, _cluster_ids(graph, candidate.inputs))
+        # Nothing less than all that later steps take is of use to them.
         if wanted:
             is_equivalent, given = wanted <= its_outputs, 1.0
         else:
@@ -550,6 +554,7 @@ def _replacements(
             needed = [gift.output for gift in step.gives]
             equal = equivalents(graph, step.tool, needed=needed, avoid=avoid)
             fallbacks.update(equal)
+            # The end itself failed, so the chain ends with a tool that does the same.
             if step.tool == chain.target:
                 targets = equal
     return targets, fallbacks
@@ -559,8 +564,8 @@ def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[str]) -> 
     """Return tools that give the rarest wanted output, or else that share any output or input."""
     hub = 500  # a parameter of more tools than this says nothing about what is equivalent
     if wanted:
-        by_id = {cluster.id: cluster for cluster in graph.clusters.values()}
-        producers = [by_id[identifier].producers for identifier in sorted(wanted)]
+        by_id = {cluster.id: cluster.producers for cluster in graph.clusters.values()}
+        producers = [by_id[identifier] for identifier in sorted(wanted)]
         # Whatever takes the tool's place gives all of them, so the smallest set has all candidates.
         fewest = min(producers, key=len)
         return list(fewest)

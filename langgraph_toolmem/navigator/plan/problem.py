@@ -289,6 +289,7 @@ class PlanSearch:
 
     def leave_aside(self, reach: Reach) -> None:
         """Search without what no chain can lead to; see `reach`."""
+        # All that was worked out from the options before is void.
         self._reach = reach
         self._options, self._best, self._direct = {}, {}, None
 
@@ -307,6 +308,7 @@ class PlanSearch:
 
         The user is always among them, unless a value is known.
         """
+        # Kept: a search asks for the options of an input at each of its nodes.
         options = self._options.get(port.key)
         if options is None:
             options = self._options[port.key] = self._find(port)
@@ -403,7 +405,11 @@ class PlanSearch:
         if self._reach is None:
             return givers
         key = self.graph.key_of(port)
-        return [giver for giver in givers if not self._reach.is_circle(giver.origin, key)]
+        within: list[Choice] = []
+        for giver in givers:
+            if not self._reach.is_circle(giver.origin, key):
+                within.append(giver)
+        return within
 
     def _who_has(self, port: Port) -> ValueSource | None:
         """Return who has an identifier that no tool gives, and why; None if nothing says so."""

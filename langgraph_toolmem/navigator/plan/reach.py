@@ -32,6 +32,7 @@ class Reach:
     def is_circle(self, tool: str, key: Key) -> bool:
         """Return True for a tool that needs the very value that it would give, or that cannot be called at all."""
         wanted = self.needs.get(tool, ())
+        # Such a tool would bring its own question to the user in place of the one that it answers.
         if wanted and tool not in self.open:
             return True
         return key in (value.key for value in wanted)
@@ -73,6 +74,7 @@ def _wanted_values(problem: PlanSearch) -> dict[str, list[WantedValue]]:
             if not problem.is_for_a_system(port):
                 continue
             key = graph.key_of(port)
+            # Tools behind a value are looked at once, so circles end.
             if key not in givers:
                 givers[key] = tuple(giver.origin for giver in problem.producers.of(port))
                 waiting += givers[key]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, log_failure
@@ -38,8 +38,15 @@ def targets_of(hits: Sequence[ToolHit]) -> list[str]:
     return [hit.name for hit in hits if hit.score >= LEAST_TARGET * best]
 
 
-PastRunsOf = Callable[[str | None], tuple[tuple[str, ...], PastRuns] | None]
-"""The past runs of a user with the scope they belong to; None if there are none, or they cannot be read now."""
+class ScopedRuns(NamedTuple):
+    """Past runs, and the scope (the namespace) that they belong to."""
+
+    scope: tuple[str, ...]
+    runs: PastRuns
+
+
+PastRunsOf = Callable[[str | None], ScopedRuns | None]
+"""The past runs of a user; None if there are none, or they cannot be read now."""
 
 
 class CurrentSearch:
@@ -109,15 +116,15 @@ class CurrentSearch:
     def precedents(self, user_id: str | None) -> Precedents | None:
         """Return the precedents of a user's past runs; None without runs. If reading fails, the log says so once."""
         try:
-            scope_and_runs = self._past_runs(user_id)
-            if scope_and_runs is None:
+            past = self._past_runs(user_id)
+            if past is None:
                 return None
             with self._lock:
                 if self._precedents is None:
                     from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache
 
                     self._precedents = PrecedentCache()
-                return self._precedents.of(*scope_and_runs)
+                return self._precedents.of(past.scope, past.runs)
         except NamespaceError:
             raise
         except Exception as error:  # noqa: BLE001 - tools are found without past runs

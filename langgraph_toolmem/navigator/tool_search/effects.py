@@ -114,8 +114,7 @@ def _last_verb(text: str, said: Sequence[str]) -> float:
     """Return what a clause wants by a question word anywhere, else by its last verb."""
     if _QUESTIONS_WITHIN.search(text):
         return ASKS
-    asks = max((match.start() for match in _ASKING_WITHIN.finditer(text)), default=-1)
-    orders = max((match.start() for match in _ORDERING_WITHIN.finditer(text)), default=-1)
+    asks, orders = _last_place(_ASKING_WITHIN, text), _last_place(_ORDERING_WITHIN, text)
     if asks > orders:
         return ASKS
     if orders > asks:
@@ -131,12 +130,24 @@ def _last_verb(text: str, said: Sequence[str]) -> float:
     return UNCLEAR
 
 
+def _last_place(verbs: re.Pattern[str], text: str) -> int:
+    """Return the place of the last verb of a pattern; -1 if there is none."""
+    place = -1
+    for match in verbs.finditer(text):
+        place = match.start()
+    return place
+
+
 def _begin(said: Sequence[str]) -> int:
     """Return the place of the first word that says what is wanted."""
     start = 0
     while start < len(said) - 1 and said[start] in _POLITE and said[start] not in _QUESTIONS:
         start += 1
     return start
+
+
+def _plain_words(text: str) -> list[str]:
+    return [unaccented(word) for word in words(text)]
 
 
 @cached(mebibytes=4)
@@ -146,7 +157,7 @@ def wanted_effect(text: str) -> float:
     >>> wanted_effect("How much credit is left?"), wanted_effect("Please cancel it"), wanted_effect("in the evening")
     (1.0, -1.0, 0.0)
     """
-    said = [unaccented(word) for word in words(text)]
+    said = _plain_words(text)
     if not said:
         return UNCLEAR
     start = _begin(said)
@@ -195,7 +206,7 @@ def wanted_by(query: str, clauses: Iterable[str]) -> list[Wanted]:
     wishes: list[Wanted] = []
     for clause in clauses:
         effect = wanted_effect(clause) or effect
-        said = [unaccented(word) for word in words(clause)]
+        said = _plain_words(clause)
         if effect == ORDERS:
             wishes.append(_order(clause, said))
         elif effect == ASKS:

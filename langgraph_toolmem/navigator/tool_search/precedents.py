@@ -96,6 +96,7 @@ class Precedents:
 
     def keep_latest(self, most: int) -> None:
         """Remove the oldest episodes until so many are left."""
+        # A dict keeps the order of insertion, and a replaced episode goes to the end.
         surplus = max(0, len(self._kept) - most)
         self.remove(list(self._kept)[:surplus])
 
@@ -180,6 +181,7 @@ def called_before(
         available: names that may be found; all if None.
         exclude: names that are not found.
     """
+    # A copy: another thread may add or remove tools meanwhile.
     specs = dict(search.specs)
     scores, kit = search.scores(query), kit_of(specs[target])
     fit = _distance_to_best(scores, specs.keys() - {target})
@@ -203,14 +205,18 @@ def called_before(
 
 def _distance_to_best(scores: Mapping[str, float], names: Collection[str]) -> dict[str, float]:
     """Return the score of each of some tools minus the highest of theirs: 0 for the best one, less for others."""
-    known = {name: score for name, score in scores.items() if name in names}
-    best = max(known.values(), default=0.0)
-    return {name: score - best for name, score in known.items()}
+    best = max((scores[name] for name in names if name in scores), default=0.0)
+    distances: dict[str, float] = {}
+    for name, score in scores.items():
+        if name in names:
+            distances[name] = score - best
+    return distances
 
 
 def _company(target: str, fit: Mapping[str, float], precedents: Precedents) -> dict[str, float]:
     """Return how often each tool was called with the target, or with a tool that fits the request best."""
     likely = {target: 1.0}
+    # Odds against the best: company of a tool that hardly fits counts little.
     for name in sorted(fit, key=fit.__getitem__, reverse=True)[:COMPANIONS]:
         likely[name] = float(np.exp(fit[name]))
     company: defaultdict[str, float] = defaultdict(float)

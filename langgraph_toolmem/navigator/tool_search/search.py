@@ -404,7 +404,8 @@ class ToolSearcher:
         self._lists.append(handling.lists)
         self._makes.append(handling.makes)
         # A tool without a toolkit is one of its own, which no name of a kit equals.
-        self._kit_of.append(self._kits.setdefault(kit_of(spec) or f"\n\n{spec.name}", len(self._kits)))
+        kit = kit_of(spec) or f"\n\n{spec.name}"
+        self._kit_of.append(self._kits.setdefault(kit, len(self._kits)))
         self._text.add([*fields.name, *fields.description, *fields.parameters, *fields.toolkit, *fields.category])
         self._described.add(fields.described)
         parts = fields.name, fields.description, fields.toolkit
@@ -560,6 +561,7 @@ class ToolSearcher:
         except EmbedderChangedError:
             raise
         except (StorageError, ConfigurationError) as error:
+            # Once: a service that is down fails at every search.
             if not self._warned:
                 self._warned = True
                 log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
@@ -667,6 +669,7 @@ def completing(scores: Floats, near: Floats, k: int) -> list[int]:
 
 def probability(logit: float) -> float:
     """Return 1 / (1 + e^−logit)."""
+    # math.exp raises OverflowError from 710 on.
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
