@@ -582,6 +582,7 @@ class CallTool(BaseTool):
     name: str = CALL_TOOL
     description: str = CALL_ABOUT
     args_schema: Any = _NamedCall
+    # The text of its ToolException is the answer that the model reads.
     handle_tool_error: Any = True
     tags: list[str] | None = Field(default_factory=["read_only"].copy)
     deferred: Any = Field(exclude=True, repr=False)

@@ -441,6 +441,7 @@ def decider_messages(
 
 def closing_messages(record: NaviRecord, messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
     """Return the prompt for the answer of a run that has to stop."""
+    # Without the tools: their descriptions are for finding others, and nothing is called any more.
     parts = [*_request(record, messages), *_so_far(record, {}), ("Why it has to stop", reason)]
     return [SystemMessage(CLOSING), HumanMessage(sections(parts))]
 

@@ -50,6 +50,7 @@ def guards(
             raise ConfigurationError("Give wrap_tool_call with awrap_tool_call: without it a sync run has no guard.")
         return record, arecord
 
+    # The memory's guard is inside: it records the call that the host's lets through, not the one that it was given.
     def guarded(request: Any, execute: Any) -> Any:
         ran: list[dict[str, Any]] = []
 

@@ -188,8 +188,11 @@ def observed(
     """Return the record after the pending requests were done, and the calls whose tools failed."""
     pending = record["pending"]
     after, broken = _with_answers(record, {answer.tool_call_id: answer for answer in answers})
-    lines = [f"The user was asked: {_short(question)}" for question in pending["questions"]]
-    lines += [f"The user said: {indented(shortened(words, ROUND_LIMITS.result))}" for words in said]
+    lines: list[str] = []
+    for question in pending["questions"]:
+        lines.append(f"The user was asked: {_short(question)}")
+    for words in said:
+        lines.append(f"The user said: {indented(shortened(words, ROUND_LIMITS.result))}")
     after = _without_failed(_noted(after, lines))
     anything_new = False
     for retrieved in found:

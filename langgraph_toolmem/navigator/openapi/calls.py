@@ -274,6 +274,7 @@ class _RequestDraft:
     def _kind_of_key(self, label: str) -> str:
         """Return where a credential goes: a header, unless a security scheme or a parameter of its name says more."""
         kind = "header"
+        # A parameter of the operation says more than a scheme of the document.
         for key in (*self.operation.keys, *self.operation.credentials):
             if key.label == label:
                 kind = key.place

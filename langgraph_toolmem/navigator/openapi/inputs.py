@@ -173,6 +173,7 @@ class Inputs:
         return Place(label, kind, style, _explodes(parameter, style), reserved=parameter.get("allowReserved") is True)
 
     def _parameter_schema(self, parameter: Mapping[str, Any]) -> dict[str, Any]:
+        # OpenAPI 3 has either a schema or one content type with a schema of its own.
         schema = dict(mapping_of(parameter.get("schema")))
         for value in mapping_of(parameter.get("content")).values():
             schema = schema or dict(mapping_of(mapping_of(value).get("schema")))
@@ -241,6 +242,7 @@ class Inputs:
     ) -> None:
         """Add a body that is JSON in the first of its content types, with the files that its form has."""
         schema = mapping_of(contents[ranked[0]].get("schema"))
+        # Content types with one schema: which of them is sent depends on the value.
         dialects: list[str] = []
         for name in ranked:
             if is_json(name) and contents[name].get("schema") == schema:
@@ -272,6 +274,7 @@ class Inputs:
 
     def _form_inputs(self, content: Mapping[str, Any], *, needed: bool) -> list[Input]:
         fields = self.schemas.fields(mapping_of(content.get("schema")))
+        # A model could only guess the names of the fields.
         if not fields.properties and self.schemas.is_open(mapping_of(content.get("schema"))):
             raise RefusalError("the body is a form whose fields the document does not name")
         inputs: list[Input] = []

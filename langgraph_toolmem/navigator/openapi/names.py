@@ -38,6 +38,7 @@ def _digest(text: str) -> str:
 def free_name(name: str, taken: set[str]) -> str:
     """Return a name that is not taken yet, and take it."""
     unique, number = name, 2
+    # Cut first: four digits and a line would make the longest names too long.
     while unique in taken:
         unique, number = f"{name[: MAX_NAME - 5]}_{number}", number + 1
     taken.add(unique)

@@ -126,6 +126,7 @@ class _OperationReader:
         """
         refusals: list[str] = []
         items: dict[str, Mapping[str, Any]] = {}
+        # A path that cannot be read takes its own operations along, not those of other paths.
         for path, given in self.root["paths"].items():
             try:
                 items[path] = self.document.followed(given)
@@ -369,6 +370,7 @@ def _with_names(path: str, places: Mapping[str, Place]) -> str:
 
 
 def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+    # An operation's own servers take the place of its path's, and these of the document's.
     servers = list_of(operation.get("servers")) or list_of(item.get("servers")) or list_of(root.get("servers"))
     if servers:
         server = mapping_of(servers[0])

@@ -150,6 +150,7 @@ class Schemas:
         return self._composition_takes_null(inner, steps)
 
     def _composition_takes_null(self, inner: Mapping[str, Any], steps: int) -> bool:
+        # Of alternatives one must take null, of joined parts all.
         choices = list_of(inner.get("oneOf")) or list_of(inner.get("anyOf"))
         parts = list_of(inner.get("allOf"))
         if not choices and not parts:
@@ -245,6 +246,7 @@ def _modern(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("nullable") is True:
         schema = _with_null(schema)
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        # OpenAPI 3.0 has a truth value next to the bound, JSON Schema the bound itself.
         is_exclusive = schema.get(exclusive)
         if isinstance(is_exclusive, bool):
             del schema[exclusive]

@@ -224,6 +224,7 @@ def _part(place: Place, item: Any, folder: Path | None) -> FilePart:
         file = read_file(place, item, folder)
         # Servers tell a file from a field by its name alone.
         return FilePart(file.name or place.label, file.content, file.media or "application/octet-stream")
+    # OpenAPI's default types of a part: bytes for files, JSON for objects, text for all else.
     if isinstance(item, (Mapping, list, tuple)) or "json" in place.media:
         return FilePart(None, write_json(item), place.media or "application/json")
     return FilePart(None, _encoded(write_text(item)), place.media or None)
@@ -249,6 +250,7 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
     """
     if isinstance(value, (bytes, bytearray)):
         return FilePart(None, bytes(value), place.media or None)
+    # From code only, so any folder is right; what a model writes is a text or an object.
     if isinstance(value, Path):
         return _from_disk(place, value, value.name, "")
     if isinstance(value, str):
@@ -332,6 +334,7 @@ def _members(place: Place, value: Any, write: Callable[[str], str]) -> list[str]
 
 
 def _joined(place: Place, texts: list[str]) -> str:
+    # In a URL a space, a tab and a bar are escaped, a comma between members is not.
     return quote(_SEPARATORS.get(place.style, ","), safe=",").join(texts)
 
 

@@ -241,6 +241,7 @@ def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Colle
 
     Optional ones take known values, and outputs that they took in past runs of calls that are made anyway.
     """
+    # A draft has choices for required inputs only.
     if choice is None and not port.required:
         choice = _optional(port, problem, earlier)
     if choice is None:
@@ -327,6 +328,8 @@ def plan(
 
 class _PlanTimer:
     """The end of a search; without a clock there is none."""
+
+    # Benchmarks and tests give no clock: the number of nodes alone ends a search, the same on every machine.
 
     def __init__(self, clock: Callable[[], float] | None, budget: float) -> None:
         self._clock = clock

@@ -297,6 +297,7 @@ class PlanSearch:
         """Return True if a system alone knows an input's value, and neither the user nor this run does."""
         is_asked = False
         for choice in self.options(port):
+            # This run has a value already, so nobody needs to know it.
             if choice.kind in ("known", "done"):
                 return False
             if choice.kind == "user" and choice.sort == "produced":
@@ -389,6 +390,7 @@ class PlanSearch:
             source = self._who_has(port) or source
         if not likely and source.sort == "produced":
             source = source._replace(reason=f"{source.reason}, and nothing gives it")
+        # The user stays a choice even where asking is all but hopeless: a search always ends in a chain.
         costs = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
         question = self._question(port)
         user = Choice("user", "", "", costs[source.sort], source.reason, source.sort, question)
@@ -440,6 +442,7 @@ class PlanSearch:
         return ""
 
     def _question(self, port: Port) -> tuple[object, ...]:
+        # Two free texts, or two bare ids, are two questions, whatever their names have in common.
         if port.meaning.vague or port.meaning.words & LEXICON.free_text:
             return port.key
         return (self.graph.key_of(port), port.meaning.role)
@@ -457,6 +460,7 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
         known = dict.fromkeys(known)
     ports = []
     for name, value in known.items():
+        # A name alone has the value None, which says nothing of its type.
         types: set[str] = {type_of(value)} - {"null"}
         leaf = Leaf(str(name), frozenset(types))
         ports.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))

@@ -113,6 +113,7 @@ class Precedents:
             for number in np.argsort(-near, kind="stable"):
                 if voters == VOTES.nearest:
                     break
+                # Removed, or without a word in common.
                 if not self._tools[number] or not near[number]:
                     continue
                 voters += 1

@@ -604,6 +604,7 @@ class _Arrays:
         self.kit_of = np.array(kit_of, dtype=np.int64)
         self.order = np.argsort(self.kit_of, kind="stable")
         self.starts = np.searchsorted(self.kit_of[self.order], np.arange(max(kit_of, default=-1) + 1))
+        # Words of tools that left do not count for their toolkits.
         self.kit_lengths = self.summed((text.lengths * self.alive)[np.newaxis])[0]
         self.kit_sizes = np.log(np.maximum(self.summed(self.alive[np.newaxis])[0], 1)) / 3
         self.totals: list[Floats] = [np.maximum(part.totals(text), np.float32(1e-6)) for part in parts]
