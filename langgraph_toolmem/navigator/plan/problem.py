@@ -370,8 +370,10 @@ class PlanSearch:
         """Return how many of a step's required inputs another tool could give."""
         helped = 0
         for port in self.needs(consumer):
-            origins = [choice.origin for choice in self.options(port)]
-            helped += tool in origins
+            for choice in self.options(port):
+                if choice.origin == tool:
+                    helped += 1
+                    break
         return helped
 
     def _find(self, port: Port) -> tuple[Choice, ...]:
