@@ -102,10 +102,11 @@ class Inputs:
 
         A slot of the path that nobody declared is a text; a declared one that the path does not have goes nowhere.
         """
-        merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+        merged: dict[tuple[str, str], Mapping[str, Any]] = {}
         for given in (*list_of(item.get("parameters")), *list_of(operation.get("parameters"))):
             parameter = self.document.followed(given)
-            merged[parameter.get("name"), parameter.get("in")] = parameter
+            # A document may have a list or a mapping there, which `_put_parameter` refuses.
+            merged[str(parameter.get("name")), str(parameter.get("in"))] = parameter
         slots = dict.fromkeys(SLOT.findall(path))
         for slot in slots:
             merged.setdefault((slot, "path"), {"name": slot, "in": "path", "schema": {"type": "string"}})
@@ -168,7 +169,7 @@ class Inputs:
             styles = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
             return Place(label, kind, styles.get(str(collection), default_style), explode=collection == "multi")
         style = parameter.get("style") or default_style
-        if style not in STYLES[kind]:
+        if not isinstance(style, str) or style not in STYLES[kind]:
             raise RefusalError(f"the parameter {label} has the style {style!r}, which a {kind} parameter cannot have")
         return Place(label, kind, style, _explodes(parameter, style), reserved=parameter.get("allowReserved") is True)
 

@@ -195,7 +195,10 @@ MIXED = {"content": {"multipart/mixed": {"schema": {"type": "object", "propertie
         ({"parameters": [{"$ref": "other.json#/P"}]}, "pass the path of its file"),
         ({"parameters": [{"in": "query"}]}, "the name None"),
         ({"parameters": [{"name": "y", "in": "elsewhere"}]}, "the place 'elsewhere'"),
+        ({"parameters": [{"name": "y", "in": ["query"]}]}, "the place ['query']"),
+        ({"parameters": [{"name": {}, "in": "query"}]}, "the name {}"),
         ({"parameters": [{"name": "y", "in": "query", "style": "matrix"}]}, "the style 'matrix'"),
+        ({"parameters": [{"name": "y", "in": "query", "style": ["form"]}]}, "the style ['form']"),
         (
             {"parameters": [{"name": "y", "in": "query", "content": {"application/xml": {}}}]},
             "written as application/xml",
