@@ -98,6 +98,7 @@ class MaskedRun:
         known: K before a turn, by `id` of the turn.
     """
 
+    # By identity: two equal calls of a run have other values known before them.
     patterns: dict[int, CallPattern] = field(default_factory=dict)
     hidden: dict[str, str] = field(default_factory=dict)
     known: dict[int, Known] = field(default_factory=dict)

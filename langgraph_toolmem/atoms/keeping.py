@@ -36,7 +36,7 @@ from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, by_namespace
-from langgraph_toolmem.graph.events import GOOD as GOOD_SCORE
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.provenance import decode_value
 from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.runs.run import Run
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
-GOOD, OTHER = "good", "other"
+GOOD_PART, OTHER_PART = "good", "other"
 """Parts of the collection: atoms that a good run supports, and those that wait for one."""
 
 
@@ -72,7 +72,7 @@ class Support(NamedTuple):
     @property
     def good(self) -> bool:
         """Return True if it counts."""
-        return not self.run or (self.score is not None and self.score >= GOOD_SCORE)
+        return not self.run or (self.score is not None and self.score >= GOOD)
 
 
 class SupportedAtom(NamedTuple):
@@ -134,12 +134,12 @@ class AtomKind(RowKind[StoredAtom]):
         """See `RowKind`."""
         owners: set[str] = set()
         supports: list[list[Any]] = []
-        collection_part = OTHER
+        collection_part = OTHER_PART
         for support in item.supports:
             owners |= {support.run, support.user}
             supports.append(list(support))
             if support.good:
-                collection_part = GOOD
+                collection_part = GOOD_PART
         owners.discard("")
         # A request without words gives no goal, and not every embedder takes an empty text.
         text = item.part.goal or item.part.tool
@@ -333,7 +333,7 @@ class AtomSearch:
             return kept.atoms
         by_words = self._rows.embedder.builtin
         near = []
-        for row in self._rows.near(goal, user, k=most, part=GOOD):
+        for row in self._rows.near(goal, user, k=most, part=GOOD_PART):
             atom = row.item.atom
             # The index may lag behind feedback: no run that supports this row may be good any more.
             if atom is None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
-HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
+ATOMS_HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
 
 
 @dataclass(frozen=True, slots=True)

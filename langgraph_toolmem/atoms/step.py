@@ -105,7 +105,7 @@ class PlanHints(Step[Atoms]):
 
     def render(self, call: Call, found: Planned) -> StepOutput:
         """Return them as patterns."""
-        from langgraph_toolmem.atoms.planning import HEAD
+        from langgraph_toolmem.atoms.planning import ATOMS_HEAD
 
         planned = found
         lines = list(planned.lines)
@@ -131,7 +131,7 @@ class PlanHints(Step[Atoms]):
         planner_calls = int(planned.event.get("model_calls", 0))
         return StepOutput(
             lines=self.on_trial(call, lines),
-            head=HEAD if planned.shown else "",
+            head=ATOMS_HEAD if planned.shown else "",
             sure=planned.sure,
             event=planned.event,
             notes={"toolmem.hints": len(planned.shown), "toolmem.planner_calls": planner_calls},

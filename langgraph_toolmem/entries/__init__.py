@@ -34,7 +34,7 @@ from langgraph_toolmem.core.method import KEEP_RUNS, EndedRun, Import, JudgedRun
 from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     ENTRY_LIMITS,
-    JUDGED,
+    JUDGED_PART,
     Entry,
     EntryKind,
     EntryRows,
@@ -209,7 +209,7 @@ class Entries(Method):
         most_rated = 50
         rated: list[Entry] = []
         # The same request rated twice is two ratings, so the others of each group count too.
-        for recalled in self.search(text, user, replace(self.policy, max_n=most_rated), parts=(JUDGED,)):
+        for recalled in self.search(text, user, replace(self.policy, max_n=most_rated), parts=(JUDGED_PART,)):
             rated += [recalled.entry, *recalled.others]
         return preferences(rated, user=user.digest)
 
@@ -400,7 +400,7 @@ class Entries(Method):
             return ""
         most_similar = 3  # runs with feedback that the critic reads with this one
         similar = []
-        for row in self.rows.near(entry.query, user, k=most_similar + 1, part=JUDGED):
+        for row in self.rows.near(entry.query, user, k=most_similar + 1, part=JUDGED_PART):
             if row.id != entry.id:
                 similar.append(self._without_comment(row.item))
         # Everybody may be shown the critique, so the critic reads no comment that they must not read.

@@ -28,7 +28,7 @@ from langgraph_toolmem.turn.structured import reason_of
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
-PARTS = JUDGED, UNJUDGED = "judged", "unjudged"
+PARTS = JUDGED_PART, UNJUDGED_PART = "judged", "unjudged"
 """Parts of the collection."""
 
 
@@ -307,9 +307,9 @@ class EntryKind(RowKind[Entry]):
         for name in ("id", "query", "recalled", "helped", "hurt", "retired"):
             del plain[name]
         # Apart, so that the many runs that nobody judged do not crowd out the few with feedback.
-        part = JUDGED
+        part = JUDGED_PART
         if item.score is None:
-            part = UNJUDGED
+            part = UNJUDGED_PART
         owners = [owner for owner in (item.user, item.run) if owner]
         return VectorItem(item.id, item.query, plain, part, tuple(owners))
 

@@ -35,7 +35,7 @@ ENTRY_KEY: Final = "run-"
 """Keys of entries begin with it."""
 USER_LABEL: Final = "{langgraph_user_id}"
 
-Namespace = tuple[str, ...]
+StoreNamespace = tuple[str, ...]
 
 
 class EntryBaseStore(BaseStore):
@@ -58,7 +58,7 @@ class EntryBaseStore(BaseStore):
         ConfigurationError: the memory has no entries, or they belong to users and the namespace names none.
     """
 
-    def __init__(self, memory: Any, namespace: Namespace = ("memories", USER_LABEL), *, inner: BaseStore) -> None:
+    def __init__(self, memory: Any, namespace: StoreNamespace = ("memories", USER_LABEL), *, inner: BaseStore) -> None:
         entries = getattr(memory, "entries", None)
         if not isinstance(entries, Entries):
             raise ConfigurationError(f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}.")
@@ -110,7 +110,7 @@ class EntryBaseStore(BaseStore):
         # Only now: the other store was asked for all up to the end of the page (`_for_inner`).
         return both[op.offset : op.offset + op.limit]
 
-    def _items(self, op: GetOp | SearchOp, place: Namespace) -> list[SearchItem]:
+    def _items(self, op: GetOp | SearchOp, place: StoreNamespace) -> list[SearchItem]:
         """Return the entries at a place: the one with the key, those that a query finds, or all; none on any error."""
         if not self._is_here(place):
             return []
@@ -134,7 +134,7 @@ class EntryBaseStore(BaseStore):
             return []
         return items
 
-    def _is_here(self, place: Namespace) -> bool:
+    def _is_here(self, place: StoreNamespace) -> bool:
         """Return True if a place is the namespace, with some user in the place of the label."""
         if USER_LABEL in place or len(place) != len(self.namespace):
             return False
@@ -171,7 +171,7 @@ def _for_inner(ops: Iterable[Op]) -> list[Op]:
     return changed
 
 
-def _item(entry: Entry, namespace: Namespace) -> SearchItem:
+def _item(entry: Entry, namespace: StoreNamespace) -> SearchItem:
     value = {
         "kind": "Memory",
         "content": {"content": to_text(entry)},

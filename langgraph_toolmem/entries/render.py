@@ -21,7 +21,7 @@ from langgraph_toolmem.turn.hints import BYTES_PER_TOKEN
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.recall import RecalledEntry
 
-HEAD: Final = "Past runs with similar requests:"
+RUNS_HEAD: Final = "Past runs with similar requests:"
 
 
 class Detail(NamedTuple):
@@ -122,7 +122,7 @@ def to_lines(
     hidden: Collection[str] | None = (),
     budget: int = 300,
 ) -> list[str]:
-    """Return a line for each of the first runs: as many as there is room for under HEAD, the last ones shorter.
+    """Return a line for each of the first runs: as many as there is room for under RUNS_HEAD, the last ones shorter.
 
     Args:
         recalled_runs: what was recalled.
@@ -130,7 +130,7 @@ def to_lines(
         hidden: tools whose changes are only counted; None: all.
         budget: tokens at most, as `turn.hints.tokens_in` counts them.
     """
-    room = budget * BYTES_PER_TOKEN - _size(HEAD)
+    room = budget * BYTES_PER_TOKEN - _size(RUNS_HEAD)
     lines: list[str] = []
     for recalled in recalled_runs:
         shown = _shown(recalled, reads, hidden)

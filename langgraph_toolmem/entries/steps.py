@@ -15,7 +15,7 @@ from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
+from langgraph_toolmem.entries.render import RUNS_HEAD, to_event, to_lines
 from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.runs.tools import names_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
@@ -71,7 +71,7 @@ class Recall(Step[Entries]):
 
         head = ""
         if lines:
-            head = HEAD
+            head = RUNS_HEAD
         return StepOutput(
             head=head,
             lines=self.on_trial(call, lines),

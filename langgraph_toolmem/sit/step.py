@@ -26,7 +26,7 @@ from langgraph_toolmem.turn.hints import Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, Step
 
-HEAD: Final = "Likely next tools, from past runs:"
+TOOLS_HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
@@ -42,7 +42,7 @@ def to_prompt(suggestions: Sequence[Suggestion]) -> str:
     if not suggestions:
         return ""
     texts = [line.text for line in to_lines(suggestions)]
-    return "\n".join([HEAD, *texts])
+    return "\n".join([TOOLS_HEAD, *texts])
 
 
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Suggest(Step[SIT]):
 
         return StepOutput(
             lines=self.on_trial(call, to_lines(suggestions)),
-            head=HEAD,
+            head=TOOLS_HEAD,
             sure=max((suggestion.score for suggestion in suggestions), default=0.0),
             event=to_event(suggestions),
             notes={"toolmem.suggestions": len(suggestions)},

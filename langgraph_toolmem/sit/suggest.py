@@ -34,7 +34,7 @@ from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_s
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
-Kind = Literal["episodic", "procedural", "search"]
+EvidenceKind = Literal["episodic", "procedural", "search"]
 Hits: TypeAlias = Sequence[tuple[str, float]]
 """Tools whose descriptions fit the request, with scores. 0 means that nothing is shared, near 1 that all is."""
 
@@ -135,7 +135,7 @@ class Suggestion:
     """
 
     tool: str
-    kind: Kind
+    kind: EvidenceKind
     score: float
     evidence: str
 
@@ -206,7 +206,7 @@ class WeighedEvidence:
         unlabelled: float,
         available: Collection[str] | None,
     ) -> None:
-        self.parts: dict[str, dict[Kind, float]] = defaultdict(dict)
+        self.parts: dict[str, dict[EvidenceKind, float]] = defaultdict(dict)
         self._habits, self._votes = habits, votes
         self._all_habits = sum(habits.values())
         nearest = SCALE.no_state
@@ -248,12 +248,12 @@ class WeighedEvidence:
             odds[tool] = math.exp(sum(parts.values()))
         return odds
 
-    def strongest(self, tool: str) -> Kind:
+    def strongest(self, tool: str) -> EvidenceKind:
         """Return the kind of evidence that says most for a tool."""
         parts = self.parts[tool]
         return max(parts, key=parts.__getitem__)
 
-    def in_words(self, tool: str, kind: Kind) -> str:
+    def in_words(self, tool: str, kind: EvidenceKind) -> str:
         if kind == "search":
             return description_fits()
         if kind == "procedural":

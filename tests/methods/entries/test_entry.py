@@ -16,8 +16,8 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import (
     ENTRY_LIMITS,
-    JUDGED,
-    UNJUDGED,
+    JUDGED_PART,
+    UNJUDGED_PART,
     Entry,
     EntryCall,
     EntryKind,
@@ -195,11 +195,11 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
         assert judged is not None
         assert judged.failed
         assert embeddings.asked == []  # a verdict changes no text
-        assert [near.id for near in rows.near([1.0, 1.0, 0.0, 0.0], ME, part=JUDGED)] == [first.id]
-        assert rows.near([1.0, 1.0, 0.0, 0.0], ME, part=UNJUDGED) == []
+        assert [near.id for near in rows.near([1.0, 1.0, 0.0, 0.0], ME, part=JUDGED_PART)] == [first.id]
+        assert rows.near([1.0, 1.0, 0.0, 0.0], ME, part=UNJUDGED_PART) == []
         assert rows.put([replace(first, query="cd")], ME) == [replace(judged, query="cd")]
         assert embeddings.asked == ["cd"]
-        [near] = rows.near("d", ME, part=JUDGED)
+        [near] = rows.near("d", ME, part=JUDGED_PART)
         assert near.similarity == pytest.approx(0.5**0.5, abs=1e-5)
 
 

@@ -17,7 +17,7 @@ from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, grouped
-from langgraph_toolmem.entries.render import HEAD, to_event, to_lines, to_text
+from langgraph_toolmem.entries.render import RUNS_HEAD, to_event, to_lines, to_text
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.turn import hints
 from langgraph_toolmem.turn.hints import FRAME, tokens_in
@@ -263,7 +263,7 @@ ENTRIES = st.lists(
 @given(ENTRIES, st.integers(1, 3000))
 def test_the_budget_holds_and_each_line_is_whole(entries: list[RecalledEntry], budget: int) -> None:
     lines = to_lines(entries, budget=budget)
-    assert not lines or tokens_in("\n".join([HEAD, *lines])) <= budget
+    assert not lines or tokens_in("\n".join([RUNS_HEAD, *lines])) <= budget
     assert len(lines) <= len(entries)
     assert all(each.isprintable() and each.startswith('- "') and " Calls: " in each for each in lines)
 
