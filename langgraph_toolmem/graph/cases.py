@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
@@ -24,11 +24,6 @@ from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.text.values import dates_in, read_text
 from langgraph_toolmem.text.words import words
-
-MAX_CALLS: Final = 24
-"""Calls of a request that are kept."""
-MAX_WORDS: Final = 400
-"""Words of a request that are compared: the differences of two texts of 6,000 equal signs took 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +38,9 @@ class CaseLimits:
         longlist: requests that are looked at, by shared words.
         shortlist: times k of them that went the same way are compared both ways.
         queries: requests whose look-up is kept.
+        calls: calls of a request that are kept.
+        words: words of a request that are compared: the differences of two texts of 6,000 equal signs took 5 s.
+        asked_words: latest words before a request that are compared.
     """
 
     cases: int = 20_000
@@ -52,6 +50,9 @@ class CaseLimits:
     longlist: int = 96
     shortlist: int = 2
     queries: int = 16
+    calls: int = 24
+    words: int = 400
+    asked_words: int = 100
 
 
 CASE_LIMITS: Final = CaseLimits()
@@ -109,8 +110,9 @@ class PastCase:
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> PastCase:
-        text, user, calls, answers, asked = plain
-        return cls(text, user, {position: CaseCall(*call) for position, call in calls.items()}, answers, asked)
+        text, user, plain_calls, answers, asked = plain
+        calls = {position: CaseCall(*call) for position, call in plain_calls.items()}
+        return cls(text, user, calls, answers, asked)
 
     def went(self, prefix: Sequence[tuple[str, str]]) -> bool:
         """Return True if the first calls are these (tool, status)."""
@@ -181,12 +183,16 @@ class Neighbour:
     @cached_property
     def carried(self) -> dict[str, Any]:
         """The arguments in the terms of the new request (`carry_over`)."""
-        return {name: carry_over(value, self.text, self.request).value for name, value in self.args.items()}
+        carried = {}
+        for name, value in self.args.items():
+            carried[name] = carry_over(value, self.text, self.request).value
+        return carried
 
 
 @cached(mebibytes=24)
 def _terms(text: str) -> tuple[str, ...]:
-    words = read_text(text).words[:MAX_WORDS]
+    """Return the different words and word pairs of a request."""
+    words = read_text(text).words[: CASE_LIMITS.words]
     pairs = [f"{first} {second}" for first, second in pairwise(words)]
     return tuple(dict.fromkeys([*words, *pairs]))
 
@@ -194,7 +200,8 @@ def _terms(text: str) -> tuple[str, ...]:
 @cached(mebibytes=8)
 def _asked_terms(asked: str) -> tuple[str, ...]:
     """Return the words that a request answers, distinct from its own."""
-    latest = words(asked)[-100:]
+    latest = words(asked)[-CASE_LIMITS.asked_words :]
+    # The mark keeps them apart from the request's own words in the one index.
     return tuple(dict.fromkeys([f"\x1f{word}" for word in latest]))
 
 
@@ -233,6 +240,9 @@ class _Query:
 
 class CaseIndex:
     """Bounded memory of past requests. Where there are too many, the oldest leave.
+
+    It is an index of its own, since requests come and go one by one and are compared both ways (Dice coefficient), while
+    BM25 of `LexicalIndex` measures how well a fixed set of texts answers a query.
 
     On disk a request is ``[text, user, calls, answers, asked]``, with ``calls`` ``{position: [tool, args, status,
     sources, further]}`` and ``answers`` ``{position: None}``.
@@ -284,7 +294,7 @@ class CaseIndex:
 
         Of two calls at one position (a fork), the same one stays in any order.
         """
-        if position >= MAX_CALLS:
+        if position >= CASE_LIMITS.calls:
             return
         known_sources = None if sources is None else json.dumps(sources, separators=(",", ":"))
         call = CaseCall(tool, args, status, known_sources, further)
@@ -300,14 +310,15 @@ class CaseIndex:
         self._queries.clear()
         case = self.cases.pop(case_id)
         try:
-            for term in (*_terms(case.text), *_asked_terms(case.asked)):
+            for term in _all_terms(case):
                 self._seen[term] -= 1
                 posted = self._postings[term]
-                if case_id in posted:
+                if case_id in posted:  # it may have left a full posting
                     posted.remove(case_id)
                 if not self._seen[term]:
                     del self._postings[term], self._seen[term]
-        except KeyError:  # an interrupt left the index torn
+        except KeyError:
+            # Ctrl-C between two lines of `_index` leaves terms without a count.
             self._rebuild()
 
     def forget(self, gone: Forgotten) -> int:
@@ -315,11 +326,16 @@ class CaseIndex:
         for case_id in mine:
             del self.cases[case_id]
         if mine:
-            self._rebuild()  # requests that had to leave a full posting come back
+            # Requests that had to leave a full posting come back, as in an index that is loaded from the disk.
+            self._rebuild()
         return len(mine)
 
     def of_user(self, user: str) -> set[str]:
-        return {case_id for case_id, case in self.cases.items() if case.user == user}
+        own = set()
+        for case_id, case in self.cases.items():
+            if case.user == user:
+                own.add(case_id)
+        return own
 
     def _rebuild(self) -> None:
         self._queries.clear()
@@ -328,12 +344,14 @@ class CaseIndex:
             self._index(case_id, case)
 
     def _index(self, case_id: str, case: PastCase) -> None:
+        # A new request changes the weights of terms, and so the similarities that are kept.
         self._queries.clear()
-        for term in (*_terms(case.text), *_asked_terms(case.asked)):
+        longest = CASE_LIMITS.postings
+        for term in _all_terms(case):
             posted = self._postings.setdefault(term, [])
             posted.append(case_id)
             self._seen[term] = self._seen.get(term, 0) + 1
-            if len(posted) > CASE_LIMITS.postings:
+            if len(posted) > longest:
                 del posted[0]
 
     # --- reading ---
@@ -347,6 +365,7 @@ class CaseIndex:
 
     def _similarity(self, own: Mapping[str, float], norm: float, terms: tuple[str, ...]) -> float:
         """Return the weighted Dice coefficient of two requests' words and word pairs, from 0 to 1."""
+        # Each request is compared with up to 96 others, so both sums run in C.
         theirs = sum(map(self._weights.__getitem__, map(self._seen.__getitem__, terms)))
         shared = sum([own[term] for term in terms if term in own])
         return 2 * shared / (norm + theirs)
@@ -355,7 +374,9 @@ class CaseIndex:
         """Return the nearest past requests with the same calls so far as a run, most similar first."""
         if not state.user_key or not state.user.raw.strip():
             return []
-        prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
+        prefix: list[tuple[str, str]] = []
+        for step in state.since_user:
+            prefix.append((step.tool, step.status))
         return self.nearest(state.user.raw, prefix, k=k, exclude=state.user_key, asked=state.asked)
 
     def nearest(
@@ -386,7 +407,8 @@ class CaseIndex:
         """Return past requests that share words with one."""
         query = self._query(text, asked)
         if not query.similar:
-            query.similar = [SimilarCase(self._compared(query, case_id), case_id) for case_id in query.ranked]
+            for case_id in query.ranked:
+                query.similar.append(SimilarCase(self._compared(query, case_id), case_id))
         return query.similar
 
     def _query(self, text: str, asked: str) -> _Query:
@@ -401,7 +423,8 @@ class CaseIndex:
         for weight, term in heaviest:
             for case_id in self._postings[term]:
                 scores[case_id] += weight
-        if not scores.keys() <= self.cases.keys():  # an interrupt left the index torn
+        if not scores.keys() <= self.cases.keys():
+            # Ctrl-C within `remove` leaves postings of a request that is gone.
             self._rebuild()
             return self._query(text, asked)
         ranked = sorted(scores, key=scores.__getitem__, reverse=True)[: CASE_LIMITS.longlist]
@@ -416,7 +439,8 @@ class CaseIndex:
             case = self.cases[case_id]
             near = self._similarity(query.own, query.norm, _terms(case.text))
             if query.before or case.asked:
-                # A request that answered words of which it shares none counts half.
+                # "Yes" to another question is another request: one that answered words of which it shares none counts
+                # half.
                 before = self._similarity(query.before, query.norm_before, _asked_terms(case.asked))
                 near *= 0.5 + (1 - 0.5) * before
             query.similarities[case_id] = near
@@ -442,9 +466,15 @@ class CaseIndex:
     def went_without(self, case_id: str, tool: str) -> bool:
         """Return True if a request was answered, and neither the model nor the memory called a tool for it."""
         case = self.cases[case_id]
-        return bool(case.answers) and all(call.tool != tool for call in case.calls.values())
+        if not case.answers:
+            return False
+        for call in case.calls.values():
+            if call.tool == tool:
+                return False
+        return True
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
+        """Return the heaviest terms that a past request has; of equally heavy ones the last by alphabet."""
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]
         if len(known) <= most:
             return known
@@ -478,7 +508,7 @@ class CaseIndex:
             asked=case.asked,
         )
 
-    def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
+    def arguments(self, case_id: str, last: int = CASE_LIMITS.calls) -> tuple[str, ...]:
         """Return the arguments of a request's calls, up to position `last`, as JSON."""
         return tuple([call.args for position, call in self.cases[case_id].calls.items() if position <= last])
 
@@ -491,6 +521,10 @@ class CaseIndex:
         self._rebuild()
 
 
+def _all_terms(case: PastCase) -> Iterator[str]:
+    return chain(_terms(case.text), _asked_terms(case.asked))
+
+
 def _called_at(case: PastCase, position: int, call: CaseCall) -> str:
     """Return the tool of a call, or the symbol of all calls of its turn."""
     if not call.further:
@@ -498,7 +532,8 @@ def _called_at(case: PastCase, position: int, call: CaseCall) -> str:
     tools = []
     for other in range(position, position + call.further + 1):
         known = case.calls.get(other)
-        tools.append("" if known is None else known.tool)  # one behind the last that is kept counts as another tool
+        # A call behind the last that is kept counts as one of another tool.
+        tools.append("" if known is None else known.tool)
     return parallel(tools)
 
 
@@ -508,20 +543,21 @@ def _called_at(case: PastCase, position: int, call: CaseCall) -> str:
 @cached(mebibytes=4)
 def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """Return the differing wording: (old part, new part) pairs, longest old part first."""
-    a, b = read_text(old), read_text(new)
+    old_text, new_text = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
-    matcher: Any = difflib.SequenceMatcher(None, a.words[:MAX_WORDS], (), autojunk=False)
-    # As `set_seq2` would find them, once for all old requests.
-    matcher.b, matcher.b2j = b.words[:MAX_WORDS], _places_of(new)
+    matcher: Any = difflib.SequenceMatcher(None, old_text.words[: CASE_LIMITS.words], (), autojunk=False)
+    # `set_seq2` would find the words' places again for each old request that is compared with the new one.
+    matcher.b, matcher.b2j = new_text.words[: CASE_LIMITS.words], _places_of(new)
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "replace":
             continue
-        pairs.append((a.span(old_start, old_end - 1), b.span(new_start, new_end - 1)))
+        pairs.append((old_text.span(old_start, old_end - 1), new_text.span(new_start, new_end - 1)))
         words_replaced = old_end - old_start
         if words_replaced == new_end - new_start and words_replaced > 1:
+            # "Ann Smith" for "Bob Jones" replaces a first name alone, too.
             for offset in range(words_replaced):
                 old_word, new_word = old_start + offset, new_start + offset
-                pairs.append((a.span(old_word, old_word), b.span(new_word, new_word)))
+                pairs.append((old_text.span(old_word, old_word), new_text.span(new_word, new_word)))
 
     def longest_first(pair: tuple[str, str]) -> int:
         return -len(pair[0])
@@ -531,7 +567,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
 
 @cached(mebibytes=2)
 def _places_of(text: str) -> dict[str, list[int]]:
-    matcher: Any = difflib.SequenceMatcher(None, (), read_text(text).words[:MAX_WORDS], autojunk=False)
+    matcher: Any = difflib.SequenceMatcher(None, (), read_text(text).words[: CASE_LIMITS.words], autojunk=False)
     places: dict[str, list[int]] = matcher.b2j
     return places
 
@@ -546,6 +582,7 @@ def _forms(old: str, new: str) -> list[tuple[str, str]]:
         (old.title(), new.title()),
         (_identifier(old), _identifier(new)),
     ]
+    # "November 21" is "11-21" within an ISO date.
     return forms + list(zip(dates_in(old), dates_in(new), strict=False))
 
 
@@ -564,13 +601,21 @@ def carry_over(value: Any, old: str, new: str) -> Carried:
     """Return an old argument value in the new request's terms."""
     if value is ABSENT or isinstance(value, bool) or value is None:
         return Carried(value, False)
+    changed = False
     if isinstance(value, list):
-        items = [carry_over(item, old, new) for item in value]
-        return Carried([item.value for item in items], any(item.changed for item in items))
+        items = []
+        for item in value:
+            carried = carry_over(item, old, new)
+            items.append(carried.value)
+            changed = changed or carried.changed
+        return Carried(items, changed)
     if isinstance(value, dict):
-        members = {name: carry_over(inner, old, new) for name, inner in value.items()}
-        values = {name: member.value for name, member in members.items()}
-        return Carried(values, any(member.changed for member in members.values()))
+        members = {}
+        for name, member in value.items():
+            carried = carry_over(member, old, new)
+            members[name] = carried.value
+            changed = changed or carried.changed
+        return Carried(members, changed)
     return _carried_text(value, old, new)
 
 
@@ -578,6 +623,7 @@ def _carried_text(value: Any, old: str, new: str) -> Carried:
     text = str(value)
     for before, after in replacements(old, new):
         for form, replacement in _forms(before, after):
+            # One or two letters stand within other words by chance.
             if form == text or (len(form) > 2 and form in text):
                 return Carried(_like(value, text.replace(form, replacement, 1)), True)
     return Carried(value, False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import events as op
-from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
+from langgraph_toolmem.graph.cases import CASE_LIMITS, Neighbour
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.provenance import encode_value, in_outputs, usual_values
 from langgraph_toolmem.graph.seen_input import from_input, value_digest
@@ -187,7 +187,7 @@ def _repetition(state: RunState, step: ExecutedCall, tools: list[str]) -> Record
 def _request_call(state: RunState, turn: Turn, offset: int, sources: dict[str, list[str]] | None) -> Record:
     """Return a call as one that followed the request."""
     position = len(state.since_user) + offset
-    if position >= MAX_CALLS:
+    if position >= CASE_LIMITS.calls:
         return []
     step = turn.steps[offset]
     further = len(turn.steps) - 1 if offset == 0 else 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.graph.cases import CASE_LIMITS, MAX_CALLS, CaseIndex, carry_over
+from langgraph_toolmem.graph.cases import CASE_LIMITS, CaseIndex, carry_over
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.stores.snapshot import dumps, loads
@@ -106,7 +106,7 @@ def test_a_shortcut_is_part_of_the_way_but_not_followed():
 
 def test_calls_of_a_request_are_bounded():
     index = index_with("Cancel the order")
-    add(index, "case0", MAX_CALLS, "late")
+    add(index, "case0", CASE_LIMITS.calls, "late")
 
     assert list(index.cases["case0"].calls) == [0]
 

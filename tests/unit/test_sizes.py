@@ -87,7 +87,7 @@ def test_a_text_of_the_stated_size_is_read_whole() -> None:
 
 def test_requests_of_many_equal_signs_are_compared_in_a_stated_part() -> None:
     old, new = ("Look: " + "-" * (5980 + more) + " " + end for more, end in ((0, "Ann"), (1, "Bob")))
-    assert replacements(old, new) == ()  # names behind MAX_WORDS words
+    assert replacements(old, new) == ()  # names behind CASE_LIMITS.words
 
 
 # --- values of calls and messages ---
