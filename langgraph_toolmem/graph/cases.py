@@ -241,8 +241,8 @@ class _Query:
 class CaseIndex:
     """Bounded memory of past requests. Where there are too many, the oldest leave.
 
-    It is an index of its own, since requests come and go one by one and are compared both ways (Dice coefficient), while
-    BM25 of `LexicalIndex` measures how well a fixed set of texts answers a query.
+    It is an index of its own: requests come and go one by one and are compared both ways (Dice coefficient), while BM25
+    of `LexicalIndex` measures how well a fixed set of texts answers a query.
 
     On disk a request is ``[text, user, calls, answers, asked]``, with ``calls`` ``{position: [tool, args, status,
     sources, further]}`` and ``answers`` ``{position: None}``.

@@ -64,11 +64,15 @@ _READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
 def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that reads the fields of an event in C: all events of a memory pass it when it is opened."""
     read = _READERS.get(kind)
     if read is None:
         names = [declared.name for declared in fields(kind)]
-        getter = attrgetter(*names)
-        read = _READERS[kind] = getter if len(names) > 1 else _one_value(getter)
+        read = attrgetter(*names)
+        if len(names) == 1:
+            # `attrgetter` returns a tuple for several names only.
+            read = _one_value(read)
+        _READERS[kind] = read
     return read
 
 
@@ -86,8 +90,8 @@ def have_shape(kind: type[Event], events: Collection[Plain]) -> bool:
     """Return True if all events of a kind, as plain values, have the fields that it declares: they are from a file."""
     if kind not in _SHAPES:
         declared = fields_of(kind)
-        least = None if declared.least is None else declared.least + 1
-        _SHAPES[kind] = RecordOf((TEXT, *declared.columns), least)
+        # The name of the kind stands before the fields.
+        _SHAPES[kind] = RecordOf((TEXT, *declared.columns), declared.shortest + 1)
     return _SHAPES[kind].fit(events)
 
 
@@ -96,7 +100,11 @@ E = TypeVar("E", bound=Event)
 
 def rows_of(events: Mapping[str, Event]) -> dict[str, Plain]:
     """Return events by their first field in plain containers, as a table keeps them in a snapshot."""
-    return {key: list(event.values()[1:]) for key, event in events.items()}
+    rows = {}
+    for key, event in events.items():
+        _first, *others = event.values()
+        rows[key] = others
+    return rows
 
 
 def events_of(kind: type[E], rows: Mapping[str, Plain]) -> dict[str, E]:
@@ -147,19 +155,24 @@ class Forgotten:
         """Return True if data of a run, and of a user if known, is to be deleted."""
         if not self.user:
             return run in self.runs
+        # Another user's data in a run of this user stays.
         return user == self.user or (not user and run in self.runs)
 
 
 def without(plain: Any, names: Collection[str]) -> Any:
     """Return plain containers of an unknown table without the rows that contain one of the names."""
     if isinstance(plain, dict):
-        left = {}
+        rows = {}
         for key, row in plain.items():
             if key not in names and not _mentions(row, names):
-                left[key] = without(row, names)
-        return left
+                rows[key] = without(row, names)
+        return rows
     if isinstance(plain, list):
-        return [without(row, names) for row in plain if not _mentions(row, names)]
+        items = []
+        for row in plain:
+            if not _mentions(row, names):
+                items.append(without(row, names))
+        return items
     return plain
 
 
@@ -170,7 +183,10 @@ def _mentions(row: Any, names: Collection[str]) -> bool:
         leaves = row.values()
     elif isinstance(row, (list, tuple)):
         leaves = row
-    return any(isinstance(leaf, str) and leaf in names for leaf in leaves)
+    for leaf in leaves:
+        if isinstance(leaf, str) and leaf in names:
+            return True
+    return False
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph_toolmem.base.text import digest
@@ -90,20 +90,22 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
         record += _outcome(graph, step, tools, learned.hour)
-        origin: ArgumentOrigins | None = None
+        origins = _argument_origins(graph, learned, step)
         if step.status != "rejected":
             record += _repetition(state, step, tools)
-            if step.chosen_by == "model" or step.review == "edited":
-                origin = ArgumentOrigins(graph, learned, step)
-                record += origin.record
-            types = {name: json_type(value) for name, value in step.args.items()}
-            given = [] if origin is None else origin.given
-            record.append(op.Arguments(step.tool, types, given, learned.user))
+            record += origins.record
+            record.append(op.Arguments(step.tool, _types_of(step.args), origins.given, learned.user))
         if request_known:
-            sources = None if origin is None else origin.sources
-            record += _request_call(state, turn, offset, sources)
+            record += _request_call(state, turn, offset, origins.sources)
         tools.append(step.tool)
     return record
+
+
+def _types_of(args: Mapping[str, Any]) -> dict[str, str]:
+    types = {}
+    for name, value in args.items():
+        types[name] = json_type(value)
+    return types
 
 
 def _count_turn(turn: Turn) -> Record:
@@ -136,9 +138,11 @@ def _successor(state: RunState, turn: Turn) -> Record:
         following = turn.steps[0].tool
     else:
         return []
-    all_ok = all(step.status == "ok" for step in turn.steps)
-    column = COLUMNS.index("model_ok" if all_ok else "model_failed")
-    return [op.Successor(windows(state), following, column)]
+    outcome = "model_ok"
+    for step in turn.steps:
+        if step.status != "ok":
+            outcome = "model_failed"
+    return [op.Successor(windows(state), following, COLUMNS.index(outcome))]
 
 
 def _run_seen(graph: ToolGraph, learned: LearnedTurn) -> Record:
@@ -153,7 +157,7 @@ def _request(graph: ToolGraph, learned: LearnedTurn) -> Record:
     state, turn = learned.state, learned.turn
     record: Record = []
     if not graph.cases.knows(state.user_key):
-        most_chars = 2_000
+        most_chars = 2_000  # of a request: a longer one is a pasted document
         record.append(op.Request(state.user_key, state.user.raw[:most_chars], learned.user, state.asked))
     if not turn.steps and turn.chosen_by == "model":
         record.append(op.RequestEnd(state.user_key, len(state.since_user)))
@@ -162,8 +166,11 @@ def _request(graph: ToolGraph, learned: LearnedTurn) -> Record:
 
 def _outcome(graph: ToolGraph, step: ExecutedCall, tools: Sequence[str], hour: int) -> Record:
     if step.status == "failed" and graph.has_seen(attempt_digest(step, 1)):
-        return []  # counted as it happened
-    before = tools[-1] if tools else None
+        # The step that ran the tool counted the failure as it happened: a retry would hide it from this pass.
+        return []
+    before = None
+    if tools:
+        before = tools[-1]
     return [op.Outcome(step.tool, step.status, before, hour)]
 
 
@@ -177,7 +184,9 @@ def _repetition(state: RunState, step: ExecutedCall, tools: list[str]) -> Record
             keys.append(key)
     if keys and step.chosen_by != "context":
         # In these windows the model's choice is evidence, the shortcut's is feedback.
-        outcome = "ok" if step.status == "ok" else "failed"
+        outcome = "failed"
+        if step.status == "ok":
+            outcome = "ok"
         record.append(op.Successor(keys, step.tool, COLUMNS.index(f"{step.chosen_by}_{outcome}")))
     repeated = (step.tool, canon_args(step.args)) in state.called
     record.append(op.Repeat(step.tool, int(repeated)))
@@ -190,63 +199,109 @@ def _request_call(state: RunState, turn: Turn, offset: int, sources: dict[str, l
     if position >= CASE_LIMITS.calls:
         return []
     step = turn.steps[offset]
-    further = len(turn.steps) - 1 if offset == 0 else 0
+    further = 0
+    if offset == 0:
+        further = len(turn.steps) - 1
     args = canon_args(step.args)
     return [op.RequestCall(state.user_key, position, step.tool, args, step.status, sources, further)]
 
 
+@dataclass(slots=True)
 class ArgumentOrigins:
-    """The possible sources of the values of one call.
+    """The sources of the values of one call.
 
     Attributes:
         record: the events that count which sources were right.
-        sources: per argument, the right sources.
+        sources: per argument, the right sources; None if the call teaches nothing about them.
         given: parameters whose value no earlier output had.
     """
 
+    record: Record = field(default_factory=list)
+    sources: dict[str, list[str]] | None = None
+    given: list[str] = field(default_factory=list)
+
+
+def _argument_origins(graph: ToolGraph, learned: LearnedTurn, step: ExecutedCall) -> ArgumentOrigins:
+    """Return the sources of a call's values. A call of the memory's own would confirm the memory's own guesses."""
+    chosen_by_others = step.chosen_by == "model" or step.review == "edited"
+    if step.status == "rejected" or not chosen_by_others:
+        return ArgumentOrigins()
+    judge = _SourceJudge(graph, learned, step)
+    origins = ArgumentOrigins(sources={})
+    properties: Mapping[str, Any] = {}
+    if step.tool in learned.specs:
+        properties = learned.specs[step.tool].properties
+    for parameter in dict.fromkeys([*properties, *step.args]):
+        _learn_argument(origins, judge, parameter, properties.get(parameter))
+    return origins
+
+
+def _learn_argument(origins: ArgumentOrigins, judge: _SourceJudge, parameter: str, schema: Any) -> None:
+    """Add the sources of one argument."""
+    most_sources = 12  # of a call that is kept as one that followed a request
+    state, user = judge.learned.state, judge.learned.user
+    value = judge.step.args.get(parameter, ABSENT)
+    truth = canon(value)
+    judged = judge.judged(parameter, schema, value, truth)
+    right = [descriptor for descriptor, hit in judged.items() if hit and "|" in descriptor]
+    if right and origins.sources is not None:
+        origins.sources[parameter] = right[:most_sources]
+    if value is not ABSENT and not _from_output(right) and not _may_be_from_output(value, truth, state):
+        origins.given.append(parameter)
+    slot, previous = slot_key(judge.step.tool, parameter), state.symbols[-1]
+    if judged:
+        agreed = _agreed_values(judged, truth)
+        origins.record.append(op.Sources(slot, previous, judged, user, agreed))
+    encoded = encode_value(value)
+    if len(encoded) <= VALUE_LIMITS.characters:
+        origins.record.append(op.Value(slot, previous, encoded, judge.learned.thread, user))
+
+
+def _agreed_values(judged: Mapping[str, int], truth: str) -> dict[str, str]:
+    """Return the right sources that count only after two different values, each with the digest of this one."""
+    agreed = {}
+    for descriptor, hit in judged.items():
+        if hit and (from_input(descriptor) or is_derived(descriptor)):
+            agreed[descriptor] = value_digest(descriptor, truth)
+    return agreed
+
+
+class _SourceJudge:
+    """Compares the sources of a call's arguments with the values that the call has."""
+
     def __init__(self, graph: ToolGraph, learned: LearnedTurn, step: ExecutedCall) -> None:
-        self.record: Record = []
-        self.sources: dict[str, list[str]] = {}
-        self.given: list[str] = []
-        self._graph, self._learned, self._step = graph, learned, step
+        self.learned, self.step = learned, step
+        self._graph = graph
         self._same_tool: Neighbour | None = None
         for near in learned.neighbours:
             if near.tool == step.tool:
                 self._same_tool = near
                 break
-        properties = learned.specs[step.tool].properties if step.tool in learned.specs else {}
-        for parameter in dict.fromkeys([*properties, *step.args]):
-            self._learn(parameter, properties.get(parameter))
 
-    def _learn(self, parameter: str, schema: Any) -> None:
-        state, user = self._learned.state, self._learned.user
-        value = self._step.args.get(parameter, ABSENT)
-        truth = canon(value)
-        judged = self._judged(parameter, schema, value, truth)
-        right = [descriptor for descriptor, hit in judged.items() if hit and "|" in descriptor]
-        if right:
-            most_sources = 12
-            self.sources[parameter] = right[:most_sources]
-        if value is not ABSENT and not _from_output(right) and not _may_be_from_output(value, truth, state):
-            self.given.append(parameter)
-        slot, previous = slot_key(self._step.tool, parameter), state.symbols[-1]
-        if judged:
-            agreed = {}
-            for descriptor, hit in judged.items():
-                if hit and (from_input(descriptor) or is_derived(descriptor)):
-                    agreed[descriptor] = value_digest(descriptor, truth)
-            self.record.append(op.Sources(slot, previous, judged, user, agreed))
-        encoded = encode_value(value)
-        if len(encoded) <= VALUE_LIMITS.characters:
-            self.record.append(op.Value(slot, previous, encoded, self._learned.thread, user))
-
-    def _judged(self, parameter: str, schema: Any, value: Any, truth: str) -> dict[str, int]:
+    def judged(self, parameter: str, schema: Any, value: Any, truth: str) -> dict[str, int]:
         """Return the sources that had a value: 1 if it was the right one, else 0."""
-        state, slot = self._learned.state, (self._step.tool, parameter)
+        state, slot = self.learned.state, (self.step.tool, parameter)
         key = slot_key(*slot)
+        judged = self._known_sources(slot, schema, truth)
+        # Sources whose content changes as the memory grows: usual values, and the nearest past request.
+        for name, usual in usual_values(self._graph, key, state.symbols[-1]).items():
+            judged[name] = int(canon(usual) == truth)
+        if self._same_tool is not None:
+            judged["n"] = int(canon(self._same_tool.carried.get(parameter, ABSENT)) == truth)
+        if value is not ABSENT:
+            # Usual values and past requests have a place among the sources of a slot.
+            room = MAX_SOURCES - 4
+            for descriptor in discover(value, state, slot)[:room]:
+                judged.setdefault(descriptor, 1)
+        return judged
+
+    def _known_sources(self, slot: tuple[str, str], schema: Any, truth: str) -> dict[str, int]:
+        """Return the sources that were right before and have a value in this run."""
+        state = self.learned.state
         judged: dict[str, int] = {}
-        for descriptor in self._graph.sources.row(key):
+        for descriptor in self._graph.sources.row(slot_key(*slot)):
             if from_input(descriptor):
+                # After a restart only digests of prompt and context are left: they are compared, not read.
                 same = state.seen.agrees(descriptor, truth)
                 if same is not None:
                     judged[descriptor] = int(same)
@@ -254,34 +309,32 @@ class ArgumentOrigins:
                 fitted = fit(evaluate(descriptor, state, slot), schema)
                 if fitted is not ABSENT:
                     judged[descriptor] = int(canon(fitted) == truth)
-        # Sources whose content changes as the memory grows: usual values, and the nearest past request.
-        for name, usual in usual_values(self._graph, key, state.symbols[-1]).items():
-            judged[name] = int(canon(usual) == truth)
-        if self._same_tool is not None:
-            judged["n"] = int(canon(self._same_tool.carried.get(parameter, ABSENT)) == truth)
-        if value is not ABSENT:
-            room = MAX_SOURCES - 4  # usual values and past requests have a place among them
-            for descriptor in discover(value, state, slot)[:room]:
-                judged.setdefault(descriptor, 1)
         return judged
 
 
 def _from_output(descriptors: Sequence[str]) -> bool:
-    return any(descriptor.startswith(("o|", "l|", "od|")) for descriptor in descriptors)
+    for descriptor in descriptors:
+        if descriptor.startswith(("o|", "l|", "od|")):
+            return True
+    return False
 
 
 def varying(steps: Sequence[ExecutedCall]) -> str:
     """Return the one parameter in which calls of one tool differ; "" if they differ in none or in more."""
     if len({step.tool for step in steps}) != 1:
         return ""
-    values: dict[str, set[str]] = {}
+    parameters: dict[str, None] = {}
     for step in steps:
-        for name in step.args:
-            values[name] = set()
-    for name, different in values.items():
-        different.update([canon(step.args.get(name, ABSENT)) for step in steps])
-    differ = [name for name, different in values.items() if len(different) > 1]
-    return differ[0] if len(differ) == 1 else ""
+        parameters.update(dict.fromkeys(step.args))
+    differing = []
+    for name in parameters:
+        # A call without the argument differs from one that has it.
+        values = {canon(step.args.get(name, ABSENT)) for step in steps}
+        if len(values) > 1:
+            differing.append(name)
+    if len(differing) != 1:
+        return ""
+    return differing[0]
 
 
 def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall], user: str | None) -> Record:
@@ -296,6 +349,7 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
     judged: dict[str, int] = {}
     for descriptor in dict.fromkeys([*counted, *_lists_in_outputs(state)]):
         offered = evaluate(descriptor, state, (tool, parameter))
+        # Parallel calls are made in any order.
         hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
         if hit or (offered is not ABSENT and descriptor in counted):
             judged[descriptor] = int(hit)
@@ -306,11 +360,13 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
 
 def _lists_in_outputs(state: RunState) -> list[str]:
     descriptors = []
-    most_outputs = 8
-    for tool in list(state.outputs)[-most_outputs:]:
-        seen = state.latest_output(tool)
-        if seen is not None and "|" not in tool:
-            descriptors += [f"l|{tool}|{path}|rest" for path in seen.lists if "|" not in path]
+    for index in state.recent_outputs():
+        tool = state.steps[index].tool
+        if "|" in tool:
+            continue
+        for path in state.observation(index).lists:
+            if "|" not in path:
+                descriptors.append(f"l|{tool}|{path}|rest")
     return descriptors
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import Neighbour
@@ -40,9 +40,6 @@ from langgraph_toolmem.runs.values import ABSENT, canon, is_unread
 from langgraph_toolmem.text.extents import A_NUMBER, END, after_name, is_open, right_of
 from langgraph_toolmem.text.requests import left_over
 from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
-
-MAX_OUTPUTS: Final = 8
-"""Latest outputs that are searched for a value."""
 
 
 class Provenance:
@@ -74,7 +71,8 @@ class Provenance:
         if value is ABSENT:
             return ABSENT
         if descriptor.startswith("ud|") and not self._composed(canon(value)):
-            return ABSENT  # the year and the time of day in a date's format are another run's
+            # Year and time of day in a date's format are another run's.
+            return ABSENT
         return value
 
     def is_early(self, descriptor: str, tool: str, parameter: str, value: Any) -> bool:
@@ -85,7 +83,8 @@ class Provenance:
         contributors = self._graph.places.of(slot, descriptor)
         if contributors is None:
             return True
-        values = contributors.runs  # of places, digests of the values that were right
+        # For places, the "runs" are digests of the values that were right.
+        values = contributors.runs
         if len(values) >= 2:
             return False
         if value_digest(descriptor, canon(value)) not in values:
@@ -105,10 +104,11 @@ class Provenance:
 
     def may_repeat(self, tool: str, args: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
         """Return True if a whole call of another run may be made in this one."""
+        from_another_run = ("w",)
         for name, value in args.items():
             if not self.may_use(tool, name, value, properties.get(name)):
                 return False
-            if self.is_contested(tool, name, value, ("w",), {}):
+            if self.is_contested(tool, name, value, from_another_run, {}):
                 return False
         return True
 
@@ -117,17 +117,29 @@ class Provenance:
         if needs_no_source(value, schema):
             return True
         if isinstance(value, list):
-            items = schema.get("items") if isinstance(schema, Mapping) else None
-            return all(self.shows(part, items) for part in value)
+            items = _part_of_schema(schema, "items")
+            for part in value:
+                if not self.shows(part, items):
+                    return False
+            return True
         if isinstance(value, dict):
-            inner = schema.get("properties") if isinstance(schema, Mapping) else None
-            named = inner if isinstance(inner, Mapping) else {}
-            known = all(name in named or self.shows(name) for name in value)
-            return known and all(self.shows(part, named.get(name)) for name, part in value.items())
+            return self._shows_object(value, schema)
         text = canon(value)
         if text not in self._shown:
             self._shown[text] = self._is_shown(text)
         return self._shown[text]
+
+    def _shows_object(self, value: Mapping[str, Any], schema: Any) -> bool:
+        named = _part_of_schema(schema, "properties")
+        if not isinstance(named, Mapping):
+            named = {}
+        for name, part in value.items():
+            # A name that the schema has not may be data: a customer's id as a key.
+            if name not in named and not self.shows(name):
+                return False
+            if not self.shows(part, named.get(name)):
+                return False
+        return True
 
     def is_contested(
         self, tool: str, parameter: str, value: Any, backing: Collection[str], others: Mapping[str, str]
@@ -150,9 +162,8 @@ class Provenance:
             return True
         row = self._graph.sources.row(slot_key(tool, parameter))
         for own in placed:
-            before = words_before(own)
-            rivals = [rival for rival, other in others.items() if other != text and words_before(rival) == before]
-            if all(_misses(row, own) < _misses(row, rival) for rival in rivals):
+            rivals = _other_extents(own, text, others)
+            if _is_less_often_wrong(own, rivals, row):
                 return False
         return True
 
@@ -164,7 +175,8 @@ class Provenance:
             return False
         if is_open(request, *span):
             return True
-        # The first word has a capital anyway: past requests tell whether it is a part of the name.
+        # The first word has a capital anyway: past requests tell whether it is a part of the name. "Tomasz Nunez:
+        # address please" is not answered with the address of "Nunez".
         if span[0] != 1 or not is_open(request, *span, first_word=True):
             return False
         return not self._is_untaken(request.words[0])
@@ -181,7 +193,9 @@ class Provenance:
         """Return True if a name in the request may go on with the next word: "San jose"."""
         request = self._state.user
         span = request.find(text)
-        following = "" if span is None else after_name(request, span[1])
+        if span is None:
+            return False
+        following = after_name(request, span[1])
         if not following or self._is_untaken(following):
             return False
         # Where names have stood before several words, a new word is one more of them: "to Bob presently".
@@ -194,17 +208,18 @@ class Provenance:
 
     def _is_untaken(self, word: str) -> bool:
         """Return True if a past request had a word, and none of its calls."""
+        most_cases = 16
         cases = self._graph.cases
-        latest = cases.having(word)[-16:]
-        return any(word not in _taken(cases.arguments(case_id)) for case_id in latest)
+        for case_id in cases.having(word)[-most_cases:]:
+            if word not in _taken(cases.arguments(case_id)):
+                return True
+        return False
 
     def distracts(self, tool: str, calls: Sequence[Mapping[str, Any]], neighbours: Sequence[Neighbour]) -> bool:
         """Return True if the request leaves more names and numbers untaken than past requests with this tool did."""
-        taken = []
-        for step in self._state.since_user:
-            taken += [canon(value) for value in step.args.values()]
-        for args in calls:
-            taken += [canon(value) for value in args.values()]
+        taken: list[str] = []
+        for args in (*[step.args for step in self._state.since_user], *calls):
+            taken += map(canon, args.values())
         left = left_over(self._state.user.raw, taken)
         if not left:
             return False
@@ -215,8 +230,9 @@ class Provenance:
 
     def _is_shown(self, text: str) -> bool:
         low = text.lower()
-        if any(stands_in(low, said) for said in self._said):
-            return True
+        for said in self._said:
+            if stands_in(low, said):
+                return True
         return self._composed(text) or in_outputs(text, self._state) or text in self._state.input_texts.values()
 
     def _composed(self, text: str) -> bool:
@@ -233,11 +249,15 @@ class Provenance:
     def _shows_year(self, year: str) -> bool:
         if year in self._state.seen.years():
             return True
+        for raw in self._texts:
+            if year in pieces_of(raw):
+                return True
+        # In an output only the year of a date counts: "2024" alone may be a number.
         begins = f"{year}-"
-        if any(year in pieces_of(raw) for raw in self._texts):
-            return True
-        outputs = list(self._state.outputs.values())[-MAX_OUTPUTS:]
-        return any(begins in self._state.output_text(index) for index in outputs)
+        for index in self._state.recent_outputs():
+            if begins in self._state.output_text(index):
+                return True
+        return False
 
 
 @cached(mebibytes=4)
@@ -251,7 +271,9 @@ def _word_after(request: str, value: str) -> str:
     """Return the word that stood right after a value in a past request; END if there was none."""
     text = read_text(request)
     span = text.find(value)
-    return END if span is None else right_of(text, span[1])
+    if span is None:
+        return END
+    return right_of(text, span[1])
 
 
 @cached(mebibytes=4)
@@ -261,9 +283,9 @@ def _taken(made: tuple[str, ...]) -> frozenset[str]:
 
 
 def _values_of(made: tuple[str, ...]) -> list[str]:
-    values = []
+    values: list[str] = []
     for args in map(json.loads, made):
-        values += [canon(value) for value in args.values()]
+        values += map(canon, args.values())
     return values
 
 
@@ -276,7 +298,9 @@ def encode_value(value: Any) -> str:
 
 def decode_value(text: str) -> Any:
     """Return the value that `encode_value` wrote."""
-    return json.loads(text) if text else ABSENT
+    if not text:
+        return ABSENT
+    return json.loads(text)
 
 
 def usual_values(graph: ToolGraph, slot: str, previous: str) -> dict[str, Any]:
@@ -299,12 +323,15 @@ def _most_frequent(row: Mapping[str, Sequence[float]]) -> str:
 def in_outputs(text: str, state: RunState) -> bool:
     """Return True if a value stands in one of the latest outputs, by itself or in prose."""
     low = text.lower()
-    latest = list(state.outputs.values())[-MAX_OUTPUTS:]
-    return any(stands_in(low, state.output_text(index)) for index in latest)
+    for index in state.recent_outputs():
+        if stands_in(low, state.output_text(index)):
+            return True
+    return False
 
 
 def stands_in(value: str, text: str) -> bool:
     """Return True if a value stands in a text and is not a part of a word there."""
+    # `find` in place of an expression: `re` would compile one for each value, and keep it.
     start = text.find(value)
     while start >= 0:
         end = start + len(value)
@@ -329,8 +356,34 @@ def _in_schema(value: Any, schema: Any) -> bool:
         return False
     if value in schema.get("enum", ()) or value in (schema.get("default", ABSENT), schema.get("const", ABSENT)):
         return True
-    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return any(_in_schema(value, branch) for branch in branches)
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        if _in_schema(value, branch):
+            return True
+    return False
+
+
+def _part_of_schema(schema: Any, keyword: str) -> Any:
+    if not isinstance(schema, Mapping):
+        return None
+    return schema.get(keyword)
+
+
+def _other_extents(own: str, text: str, others: Mapping[str, str]) -> list[str]:
+    """Return the sources that give another value behind the same words of the request."""
+    before = words_before(own)
+    rivals = []
+    for descriptor, value in others.items():
+        if value != text and words_before(descriptor) == before:
+            rivals.append(descriptor)
+    return rivals
+
+
+def _is_less_often_wrong(own: str, rivals: Sequence[str], row: Mapping[str, Sequence[float]]) -> bool:
+    misses = _misses(row, own)
+    for rival in rivals:
+        if misses >= _misses(row, rival):
+            return False
+    return True
 
 
 def _misses(row: Mapping[str, Sequence[float]], descriptor: str) -> float:

@@ -9,9 +9,10 @@ wherever a tool's name does; outside of it there are only tools.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import is_
 from typing import Any, Final, TypeAlias
 
 from langgraph_toolmem.base.text import digest
@@ -36,7 +37,10 @@ def is_apart(record: str) -> bool:
 
 def name_apart(tool: str, shape: Shape) -> str:
     """Return the name of the record of a tool whose name has a record with other parameters."""
-    parameters = [f"{name} {' '.join(sorted(types))}" for name, types in sorted(shape.items())]
+    parameters = []
+    for name in sorted(shape):
+        types = " ".join(sorted(shape[name]))
+        parameters.append(f"{name} {types}")
     return f"{tool}~{digest('parameters', *parameters)[:6]}"
 
 
@@ -57,8 +61,10 @@ def are_alike(one: Shape, other: Shape) -> bool:
 
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:
     types = _declared_types(schema)
-    # Whether an optional argument may be null is written in several ways.
-    return types if types == {"null"} else types - {"null"}
+    if types == {"null"}:
+        return types
+    # Pydantic writes `str | None` with "null", other libraries leave the parameter out of ``required``.
+    return types - {"null"}
 
 
 def _declared_types(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -70,15 +76,19 @@ def _declared_types(schema: Mapping[str, Any]) -> frozenset[str]:
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     if branches:
         return _types_of_branches(branches)
-    choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    return frozenset([_json_type(choice) for choice in choices])
+    choices: list[Any] = []
+    if "const" in schema:
+        choices = [schema["const"]]
+    return frozenset([_json_type(choice) for choice in schema.get("enum", choices)])
 
 
 def _types_of_branches(branches: list[Any]) -> frozenset[str]:
     """Return the types of all branches; none if one of them does not say."""
     types = frozenset[str]()
     for branch in branches:
-        of_branch = _types(branch) if isinstance(branch, Mapping) else frozenset[str]()
+        if not isinstance(branch, Mapping):
+            return frozenset()
+        of_branch = _types(branch)
         if not of_branch:
             return frozenset()
         types |= of_branch
@@ -108,6 +118,7 @@ class ToolRecords:
         records = self.known.get(step.tool)
         if records is None:
             return own
+        # A thread may hold calls of another agent that has another tool of the same name.
         if step.args.keys() <= records.get(own, {}).keys():
             return own
         for name, shape in records.items():
@@ -119,23 +130,31 @@ class ToolRecords:
         """Return an event with records in place of tools; the same event if no call has another name."""
         if not (self.known or self.offered) or isinstance(event, UserMessage):
             return event
-        records = [self.of(step) for step in event.steps]
-        if records == [step.tool for step in event.steps]:
-            return event
-        steps = [replace(step, tool=record) for record, step in zip(records, event.steps, strict=True)]
-        return replace(event, steps=tuple(steps))
+        steps = []
+        for step in event.steps:
+            record = self.of(step)
+            if record != step.tool:
+                step = replace(step, tool=record)
+            steps.append(step)
+        return _with_steps(event, steps)
 
     @cached_property
     def apart(self) -> frozenset[str]:
         """The records that have not the name of their tool."""
         apart = set(self.offered.values())
         for records in self.known.values():
-            apart.update([record for record in records if is_apart(record)])
+            for record in records:
+                if is_apart(record):
+                    apart.add(record)
         return frozenset(apart)
 
     def with_records(self, tools: frozenset[str]) -> frozenset[str]:
         """Return names of tools, and the names of their records."""
-        return tools | {record for record in self.apart if tool_of(record) in tools}
+        records = set()
+        for record in self.apart:
+            if tool_of(record) in tools:
+                records.add(record)
+        return tools | records
 
     def in_words(self, text: str) -> str:
         """Return a text with tools in place of their records."""
@@ -150,9 +169,18 @@ ALIKE: Final = ToolRecords()
 
 def as_called(turn: Turn) -> Turn:
     """Return a turn with the tools in place of their records; the inverse of `ToolRecords.read`."""
-    if not any(is_apart(step.tool) for step in turn.steps):
+    steps = []
+    for step in turn.steps:
+        if is_apart(step.tool):
+            step = replace(step, tool=tool_of(step.tool))
+        steps.append(step)
+    return _with_steps(turn, steps)
+
+
+def _with_steps(turn: Turn, steps: Sequence[ExecutedCall]) -> Turn:
+    """Return a turn with other calls; the same turn if all are its own: a thread's fold knows it by its identity."""
+    if all(map(is_, steps, turn.steps)):
         return turn
-    steps = [replace(step, tool=tool_of(step.tool)) for step in turn.steps]
     return replace(turn, steps=tuple(steps))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.seen_input import END, day_of, from_date, from_input, full_dates, later
@@ -26,9 +26,6 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon
 from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
 from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
-
-MAX_OUTPUTS: Final = 8
-"""Latest outputs in which values are looked for."""
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
@@ -41,18 +38,23 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     if kind == "i":
         return state.inputs.get((tool, rest), ABSENT)
     if kind[0] == "u":
-        for text in (state.user, *state.past_users):
-            if text.words:
-                value = _from_text(kind[1], rest, text, state.used.get(slot))
-                if value is not ABSENT:
-                    return value
-        return ABSENT
+        return _from_user(kind[1], rest, state, slot)
     seen = state.latest_output(tool)
     if seen is None:
         return ABSENT
     if kind == "o":
         return seen.scalars.get(rest, ABSENT)
     return _list_value(rest, seen.lists, state.used.get(slot, ()))
+
+
+def _from_user(kind: str, rest: str, state: RunState, slot: tuple[str, str]) -> Any:
+    """Return the value of a source in the latest message of the user that has one: "yes" has none."""
+    for text in (state.user, *state.past_users):
+        if text.words:
+            value = _from_text(kind, rest, text, state.used.get(slot))
+            if value is not ABSENT:
+                return value
+    return ABSENT
 
 
 class Descriptor(NamedTuple):
@@ -68,7 +70,8 @@ def _parsed(descriptor: str) -> Descriptor:
     kind, _, rest = descriptor.partition("|")
     if kind[0] == "u":
         return Descriptor(kind, "", rest)
-    if kind == "i":  # the name of a parameter has no "|", that of a tool may
+    if kind == "i":
+        # The name of a parameter has no "|", that of a tool may.
         tool, _, parameter = rest.rpartition("|")
         return Descriptor(kind, tool, parameter)
     tool, _, path = rest.partition("|")
@@ -95,7 +98,9 @@ def _date_from(descriptor: str, state: RunState) -> Any:
         seen = state.latest_output(tool)
         if seen is not None:
             day = day_of(seen.scalars.get(path))
-    return ABSENT if day is None else later(day, days, written)
+    if day is None:
+        return ABSENT
+    return later(day, days, written)
 
 
 def words_before(descriptor: str) -> str:
@@ -111,22 +116,32 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
     if not values:
         return ABSENT
     if how == "next":
-        for value in values:
-            if canon(value) not in used:
-                return value
-        return ABSENT
-    left: dict[Any, None] = {}
+        return _next_element(values, used)
+    unused: dict[Any, None] = {}
     for value in values:
         if isinstance(value, (str, int, float)) and canon(value) not in used:
-            left[value] = None
-    return list(left) if len(left) > 1 else ABSENT
+            unused[value] = None
+    # One element that is left is one call, which "next" gives.
+    if len(unused) < 2:
+        return ABSENT
+    return list(unused)
+
+
+def _next_element(values: Sequence[Any], used: Collection[str]) -> Any:
+    """Return the first element of a list that the slot has not used yet, or ABSENT."""
+    for value in values:
+        if canon(value) not in used:
+            return value
+    return ABSENT
 
 
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
-    if kind == "s":
-        unused = _first_unused(text.shapes.get(rest, ()), used)
-        return ABSENT if unused is None else unused
-    return _placed(kind, rest, text.raw)
+    if kind != "s":
+        return _placed(kind, rest, text.raw)
+    unused = _first_unused(text.shapes.get(rest, ()), used)
+    if unused is None:
+        return ABSENT
+    return unused
 
 
 @cached(mebibytes=4)
@@ -151,9 +166,11 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
 
 
 def _date_in(template: str, text: Text) -> Any:
-    # `template` is an ISO date without month and day: ``2023-%s 00:00:00``
+    """Return the first date of a text in a template: an ISO date without month and day, ``2023-%s 00:00:00``."""
     dates = dates_in(text.raw)
-    return template.replace("%s", dates[0]) if dates else ABSENT
+    if not dates:
+        return ABSENT
+    return template.replace("%s", dates[0])
 
 
 # --- finding the sources of a value ---
@@ -188,6 +205,7 @@ def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]
             sources += [f"u{spot}" for spot in spots]
             break
     places = state.seen.places(text, derived=not sources)
+    # A date that stands in the run itself is no other date's neighbour.
     if not sources and not places and _is_iso(text):
         return _near_dates(text, state)
     return sources + places
@@ -199,37 +217,46 @@ def _is_iso(text: str) -> bool:
 
 def _near_dates(text: str, state: RunState) -> list[str]:
     """Return the dates of the user's text and of outputs from which a date may be derived."""
+    most_sources = 8  # an output with a date in each of its fields would fill the slot
     sources = []
-    for index, day in enumerate(full_dates(state.user.raw)):
+    for number, day in enumerate(full_dates(state.user.raw)):
         distance = from_date(text, day)
         if distance:
-            sources.append(f"td|{index}|{distance}")
-    for tool in list(state.outputs)[-MAX_OUTPUTS:]:
-        seen = state.latest_output(tool)
-        if seen is None or not _plain(tool):
+            sources.append(f"td|{number}|{distance}")
+    for index in state.recent_outputs():
+        tool = state.steps[index].tool
+        if not _plain(tool):
             continue
-        for path, value in seen.scalars.items():
-            known = day_of(value) if _plain(path) else None
-            distance = "" if known is None else from_date(text, known)
+        for path, value in state.observation(index).scalars.items():
+            known = day_of(value)
+            if known is None or not _plain(path):
+                continue
+            distance = from_date(text, known)
             if distance:
                 sources.append(f"od|{tool}|{path}|{distance}")
-    return sources[:8]
+    return sources[:most_sources]
 
 
 def _plain(*names: str) -> bool:
-    return not any("|" in name for name in names)
+    """Return True if names can be parts of a descriptor."""
+    for name in names:
+        if "|" in name:
+            return False
+    return True
 
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
     sources: list[str] = []
     used = state.used.get(slot, frozenset())
-    for tool in list(state.outputs)[-MAX_OUTPUTS:]:
-        seen = state.latest_output(tool)
-        if seen is None or not _plain(tool):
+    for index in state.recent_outputs():
+        tool, seen = state.steps[index].tool, state.observation(index)
+        if not _plain(tool):
             continue
-        sources += [f"o|{tool}|{path}" for path, scalar in seen.scalars.items() if canon(scalar) == text]
+        for path, scalar in seen.scalars.items():
+            if canon(scalar) == text:
+                sources.append(f"o|{tool}|{path}")
         for path, values in seen.lists.items():
-            if _plain(path) and _first_unused([canon(value) for value in values], used) == text:
+            if _plain(path) and canon(_next_element(values, used)) == text:
                 sources.append(f"l|{tool}|{path}|next")
     return sources
 
@@ -247,14 +274,20 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
         return []
     span = text.find(value)
     if span is None:
-        if _is_iso(value) and "|" not in value:
-            template = f"{value[:5]}%s{value[10:]}"
-            if _date_in(template, text) == value:
-                return [f"d|{template}"]
-        return []
+        return _date_template(value, text)
     if text.span(*span) != value:
+        # In another case: the source would give the text's own letters.
         return []
     return _places(text, *span, used)
+
+
+def _date_template(value: str, text: Text) -> list[str]:
+    """Return the source of an ISO date whose month and day the text names; [] for any other value."""
+    if _is_iso(value) and "|" not in value:
+        template = f"{value[:5]}%s{value[10:]}"
+        if _date_in(template, text) == value:
+            return [f"d|{template}"]
+    return []
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
@@ -266,20 +299,27 @@ def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> l
         shape = shape_of(value)
         if shape and _first_unused(text.shapes[shape], used):
             spots.append(f"s|{shape}")
+    # The same words may stand further left, before another value.
     return [spot for spot in spots if _from_text(spot[0], spot[2:], text, used) == value]
 
 
 def _after_words(text: Text, first: int, last: int) -> list[str]:
     """Return the places of a span by the words before it and its extent."""
-    ends: list[str] = [extent for extent, span in extents(text.raw, first).items() if span == (first, last)]
+    ends: list[str] = []
+    for extent, span in extents(text.raw, first).items():
+        if span == (first, last):
+            ends.append(extent)
     if not ends:
-        ends = [f"{UNTIL}{right_of(text, last)}"]
+        ends.append(f"{UNTIL}{right_of(text, last)}")
     spots = []
     for left in _lefts(text, first):
-        spots += [f"a|{left}|{end}" for end in ends]
+        for end in ends:
+            spots.append(f"a|{left}|{end}")
+    # The last word of a name is described by the words before the whole name.
     start = name_start(text, first)
     if start < first and extents(text.raw, start).get("last") == (first, last):
-        spots += [f"a|{left}|last" for left in _lefts(text, start)]
+        for left in _lefts(text, start):
+            spots.append(f"a|{left}|last")
     return spots
 
 
@@ -289,6 +329,7 @@ def _lefts(text: Text, first: int) -> list[str]:
     lefts = []
     if first > 1:
         lefts.append(f"{words[first - 2]} {words[first - 1]}")
+    # A mark alone stands at many places of a text.
     if first == 1 or (first > 1 and is_word(words[first - 1])):
         lefts.append(words[first - 1])
     return [left for left in lefts if _plain(left)]
@@ -317,7 +358,9 @@ def describe(descriptor: str) -> str:
         return _place(path, tool)
     if kind == "l":
         tool, path, how = rest.split("|")
-        which = "the next unused element" if how == "next" else "for each call one unused element"
+        which = "for each call one unused element"
+        if how == "next":
+            which = "the next unused element"
         return f"{which} of {_place(path, tool)}"
     if from_input(descriptor) or descriptor.startswith(("td|", "od|")):
         return _describe_input(kind, rest)
@@ -332,7 +375,9 @@ def describe(descriptor: str) -> str:
 def _place(path: str, tool: str) -> str:
     """Return a place in a tool's result in words; ``$`` is all of it."""
     inside = path.removeprefix("$").removeprefix(".")
-    return f"{inside} in the result of {tool}" if inside else f"the result of {tool}"
+    if not inside:
+        return f"the result of {tool}"
+    return f"{inside} in the result of {tool}"
 
 
 def _describe_extent(extent: str) -> str:
@@ -354,7 +399,9 @@ def _describe_extent(extent: str) -> str:
 def _describe_input(kind: str, rest: str) -> str:
     first, _, last = rest.rpartition("|")
     if kind == "pa":
-        end = "the end of the line" if last == END else f"“{last}”"
+        end = f"“{last}”"
+        if last == END:
+            end = "the end of the line"
         return f"what stands between “{first}” and {end} in the prompt"
     if kind == "xf":
         return f"the context's {rest}"
@@ -366,4 +413,6 @@ def _describe_input(kind: str, rest: str) -> str:
         "td": "the date in the user's words",
         "od": f"the date in {path} of the output of {tool}",
     }[kind]
-    return of if days == "0" else f"{of} and {int(days):+d} days"
+    if days == "0":
+        return of
+    return f"{of} and {int(days):+d} days"

@@ -45,10 +45,12 @@ class RunState:
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
         max_past_texts: user messages before the latest that are kept.
         max_asked: characters of the assistant's words that are kept, from the end.
+        max_outputs: outputs in which values are looked for.
     """
 
     max_past_texts: ClassVar[int] = 4
     max_asked: ClassVar[int] = 2_000
+    max_outputs: ClassVar[int] = 8
 
     def __init__(self, *, cut: bool = False) -> None:
         self.symbols: list[str] = [CUT if cut else START]
@@ -79,8 +81,11 @@ class RunState:
         """Return a state that may go on by itself. Outputs are read once for all copies."""
         other = RunState.__new__(RunState)
         for name, value in vars(self).items():
-            own = value.copy() if isinstance(value, (list, dict, set)) else value
+            own = value
+            if isinstance(value, (list, dict, set)):
+                own = value.copy()
             setattr(other, name, own)
+        # An output of 200,000 characters is read once in a thread, not once in each of its states.
         other._observations, other._output_texts = self._observations, self._output_texts
         return other
 
@@ -93,11 +98,15 @@ class RunState:
         return state
 
     def push(self, event: UserMessage | Turn) -> None:
-        self.stopped = isinstance(event, Turn) and any(step.status == "rejected" for step in event.steps)
-        self.latest = event.steps if isinstance(event, Turn) else ()
+        self.stopped = False
         if isinstance(event, UserMessage):
+            self.latest = ()
             self._push_user(event)
             return
+        self.latest = event.steps
+        for step in event.steps:
+            if step.status == "rejected":
+                self.stopped = True
         if event.chosen_by == "model" and event.text:
             self.thought = event.text
         if not event.steps:
@@ -123,6 +132,7 @@ class RunState:
         self.user = read_text(message.text)
         self.user_key = message.key
         self.asked = self._words
+        # A second message that nobody has answered in between belongs to what the next one answers.
         self._words = f"{self._words}\n{message.text}".strip()[-self.max_asked :]
         self.thought = ""
         self.since_user = []
@@ -130,7 +140,10 @@ class RunState:
     def _push_step(self, step: ExecutedCall) -> None:
         ok = step.status == "ok"
         index = len(self.steps)
-        self.symbols.append(step.tool if ok else step.tool + "!")
+        symbol = step.tool
+        if not ok:
+            symbol += "!"
+        self.symbols.append(symbol)
         self.tools.append(step.tool)
         self.steps.append(step)
         self.since_user.append(step)
@@ -143,7 +156,9 @@ class RunState:
             self.inputs[slot], self.input_texts[slot] = value, text
             used = {text}
             if isinstance(value, list) and len(value) == 1:
+                # Some tools take a list where each call has one element.
                 used.add(canon(value[0]))
+            # Copies of a state share the sets, so a set is replaced, never changed.
             self.used[slot] = self.used.get(slot, frozenset()) | used
         if ok and step.output is not None:
             self.outputs[step.tool] = index
@@ -152,7 +167,8 @@ class RunState:
         """Return the addressed output of call `index`, read at the first use."""
         step = self.steps[index]
         read, observation = self._observations.get(index, (None, None))
-        if observation is None or read is not step:  # of a copy that went another way
+        if observation is None or read is not step:
+            # Copies share what was read: another one that went another way has another call at this place.
             observation = flatten(step.output)
             self._observations[index] = step, observation
         return observation
@@ -172,7 +188,13 @@ class RunState:
 
     def latest_output(self, tool: str) -> Observation | None:
         index = self.outputs.get(tool)
-        return None if index is None else self.observation(index)
+        if index is None:
+            return None
+        return self.observation(index)
+
+    def recent_outputs(self) -> list[int]:
+        """Return the calls whose outputs are searched for values: the latest one of each tool, of up to 8 tools."""
+        return list(self.outputs.values())[-self.max_outputs :]
 
 
 class Folds:
@@ -191,6 +213,8 @@ class Folds:
     def begin(self, run: Run) -> tuple[RunState, int]:
         """Return a state to continue, and the number of the run's events in it."""
         events, state = self._kept.get(run.thread_id or run.scope, ((), None))
+        # Unchanged messages of a thread are the same objects (`runs.trajectory`): no text is compared. An edited or
+        # rewound thread is folded from its beginning.
         if state is None or len(events) > len(run.events) or not all(map(is_, events, run.events)):
             return RunState(cut=run.truncated), 0
         return state.copy(), len(events)
@@ -199,6 +223,7 @@ class Folds:
         """Keep the state after `count` events of the run, all of them before its latest turn."""
         with self._lock:
             thread = run.thread_id or run.scope
+            # At the end again, so that the first of the dictionary was read least lately.
             self._kept.pop(thread, None)
             self._kept[thread] = run.events[:count], state.copy()
             if len(self._kept) > self.max_threads:
@@ -223,7 +248,9 @@ def tool_in_words(name: str) -> str:
     """Return a predicted tool, or what stands in the place of one, as a person reads it."""
     if name.startswith(PARALLEL):
         return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
-    return "an answer in words" if name == WORDS else name
+    if name == WORDS:
+        return "an answer in words"
+    return name
 
 
 def latest_turn(run: Run) -> int:
@@ -256,7 +283,9 @@ def paper_window(tools: list[str], length: int) -> str | None:
 def parallel(tools: Iterable[str]) -> str:
     """Return the symbol of parallel calls: PARALLEL, and the tool if they are all of one."""
     kinds = set(tools)
-    return PARALLEL + kinds.pop() if len(kinds) == 1 else PARALLEL
+    if len(kinds) == 1:
+        return PARALLEL + kinds.pop()
+    return PARALLEL
 
 
 def slot_key(tool: str, parameter: str) -> str:

@@ -110,6 +110,7 @@ class CountTable:
     def add(self, key: str, item: str, column: int = 0, amount: float = 1) -> None:
         row = self.rows.get(key)
         if row is None:
+            # Sorting all rows for each new one would be slow: a tenth leaves at once.
             if len(self.rows) >= self.max_rows * 1.1:
                 self._shrink()
             row = self.rows[key] = {}
@@ -124,11 +125,12 @@ class CountTable:
         return self.rows.get(key) or {}
 
     def _shrink(self) -> None:
-        totals = []
-        for age, (key, row) in enumerate(self.rows.items()):
-            totals.append((sum(map(sum, row.values())), age, key))
+        totals: dict[str, float] = {}
+        for key, row in self.rows.items():
+            totals[key] = sum(map(sum, row.values()))
         excess = len(self.rows) - self.max_rows
-        for _, _, key in heapq.nsmallest(excess, totals):
+        # Of equal totals the first comes first: the older one.
+        for key in heapq.nsmallest(excess, totals, key=totals.__getitem__):
             del self.rows[key]
 
     def to_plain(self) -> dict[str, dict[str, list[float]]]:
@@ -163,26 +165,25 @@ class Contributors:
 
     def lose(self, gone: Forgotten) -> bool:
         """Delete a user, or runs; return True if any was here."""
+        before = len(self.users) + len(self.runs)
         if gone.user:
-            left = [user for user in self.users if user != gone.user]
-            lost = len(left) < len(self.users)
-            self.users = left
+            self.users = [user for user in self.users if user != gone.user]
         else:
-            left = [run for run in self.runs if run not in gone.runs]
-            lost = len(left) < len(self.runs)
-            self.runs = left
-        return lost
+            self.runs = [run for run in self.runs if run not in gone.runs]
+        return len(self.users) + len(self.runs) < before
 
     def left(self, gone: Forgotten) -> bool:
         """Return True if there is a contributor left of the kind that is forgotten."""
-        return bool(self.users if gone.user else self.runs)
+        if gone.user:
+            return bool(self.users)
+        return bool(self.runs)
 
 
-def _note(seen: list[str], who: str) -> None:
-    if who not in seen:
-        seen.append(who)
-        seen.sort()
-        del seen[3:]
+def _note(digests: list[str], digest: str) -> None:
+    if digest not in digests:
+        digests.append(digest)
+        digests.sort()
+        del digests[3:]
 
 
 class ContributorTable:
@@ -225,38 +226,44 @@ class ContributorTable:
                         del row[item]
         return lost
 
-    def forget_items(self, gone: Forgotten, table: CountTable, *, counted: Callable[[str], bool] | None = None) -> int:
+    def forget_items(self, gone: Forgotten, table: CountTable, counted: Callable[[str], bool]) -> int:
         """Delete contributors as `forget` does, and the items of `table` that have none left.
 
-        `counted`: True for items that have contributors; all have by default. In a full row, where some had to leave,
-        such an item without one may be anybody's: it is deleted as well and counts as removed.
+        `counted`: True for items that have contributors. In a full row, where some had to leave, such an item without
+        one may be anybody's: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
         lost = self._lose(gone)
-        out = {(key, item) for key, item in lost if self.of(key, item) is None}
+        without_any = {place for place in lost if self.of(*place) is None}
         removed = len(lost)
-        if not out and not full:
+        if not without_any and not full:
             return removed
         for narrow, row in table.rows.items():
+            # Counts after a certain symbol stand under the slot and that symbol.
             key = narrow.partition("\x1e")[0]
             for item in list(row):
-                has_left = key in full and self.of(key, item) is None and (counted is None or counted(item))
-                if has_left or (key, item) in out:
+                may_be_anybodys = key in full and self.of(key, item) is None and counted(item)
+                if may_be_anybodys:
+                    removed += 1
+                if may_be_anybodys or (key, item) in without_any:
                     del row[item]
-                    removed += has_left
         return removed
 
     def to_plain(self) -> dict[str, dict[str, list[list[str]]]]:
-        plain = {}
+        plain: dict[str, dict[str, list[list[str]]]] = {}
         for key, row in self.rows.items():
-            plain[key] = {item: [contributors.runs, contributors.users] for item, contributors in row.items()}
+            plain_row = plain[key] = {}
+            for item, contributors in row.items():
+                plain_row[item] = [contributors.runs, contributors.users]
         return plain
 
     def load(self, plain: dict[str, dict[str, list[list[str]]]]) -> None:
         """Replace all rows by plain ones of the shape `shapes.CONTRIBUTORS`."""
         self.rows = {}
-        for key, row in plain.items():
-            self.rows[key] = {item: Contributors(runs, users) for item, (runs, users) in row.items()}
+        for key, plain_row in plain.items():
+            row = self.rows[key] = {}
+            for item, (runs, users) in plain_row.items():
+                row[item] = Contributors(runs, users)
 
 
 def _least_supported(row: Mapping[str, Contributors]) -> str:
@@ -273,7 +280,9 @@ class _Parts:
         state = {}
         for name in self.parts:
             part = getattr(self, name)
-            state[name] = part.to_plain() if isinstance(part, (CountTable, ContributorTable)) else part
+            if isinstance(part, (CountTable, ContributorTable)):
+                part = part.to_plain()
+            state[name] = part
         return state
 
     def load(self, state: dict[str, Any]) -> None:
@@ -341,7 +350,9 @@ class ToolGraph(_Parts):
                 (
                     shapes.WHOLE,
                     shapes.OrNone(shapes.NUMBER),
-                    *(shapes.OrNone(shapes.TEXT),) * 3,
+                    shapes.OrNone(shapes.TEXT),
+                    shapes.OrNone(shapes.TEXT),
+                    shapes.OrNone(shapes.TEXT),
                     shapes.NUMBER,
                     shapes.NUMBER,
                 )
@@ -361,7 +372,7 @@ class ToolGraph(_Parts):
         self.values = CountTable(limits.slots, max_items=limits.values)
         self.value_contributors = ContributorTable(limits.slots)
         self.descriptor_contributors = ContributorTable(limits.slots)
-        #: slot -> source in prompt or context -> digests of the values that it had when it was right, and users
+        # Slot -> source in prompt or context -> digests of the values that it had when it was right, and users.
         self.places = ContributorTable(limits.slots)
         self.cases = CaseIndex()
         self.counters: dict[str, float] = {}
@@ -423,9 +434,11 @@ class ToolGraph(_Parts):
         try:
             if state is not None:
                 fitting, left_out = shapes.fitting(state, table.parts, type(table)(self).to_state())
-                self.left_out += [f"{table.name}.{each}" for each in left_out]
+                for part in left_out:
+                    self.left_out.append(f"{table.name}.{part}")
                 table.load(fitting)
         finally:
+            # Once around: an event of a table that is not registered yet waits again, at the end.
             for _ in range(len(self._waiting)):
                 # What cannot be applied is left out: it is from a file.
                 with suppress(TypeError, ValueError, LookupError, AttributeError):
@@ -461,8 +474,12 @@ class ToolGraph(_Parts):
         for event in plain:
             if isinstance(event, list) and event and isinstance(event[0], str):
                 by_kind.setdefault(event[0], []).append(event)
-        kinds = self._kinds
-        return {name for name, events in by_kind.items() if name in kinds and op.have_shape(kinds[name], events)}
+        fitting = set()
+        for name, events in by_kind.items():
+            kind = self._kinds.get(name)
+            if kind is not None and op.have_shape(kind, events):
+                fitting.add(name)
+        return fitting
 
     def has_seen(self, key: str) -> bool:
         """Return True if an observation with this key (16 hex digits) was applied."""
@@ -471,6 +488,7 @@ class ToolGraph(_Parts):
     def apply(self, key: str | None, record: Record) -> bool:
         """Apply a record; return False, and change nothing, if its key was seen before."""
         if key is not None:
+            # An int takes 36 bytes, its 16 digits 65, and 2 million keys are kept.
             number = int(key, 16)
             if number in self._seen:
                 return False
@@ -503,13 +521,14 @@ class ToolGraph(_Parts):
         _add(self.by_tool, tool, counter, amount)
 
     def _add_arguments(self, tool: str, types: Mapping[str, str], given: list[str], user: str | None) -> None:
-        # given: counts of names whose value no earlier output had; parameters_of: the only user of a name
         entry = self.tools.setdefault(tool, {})
+        # "given" counts names whose value no earlier output had.
         for parameter in given:
             counts = entry.setdefault("given", {})
             counts[parameter] = counts.get(parameter, 0) + 1
         entry["calls_read"] = entry.get("calls_read", 0) + 1
         known = entry.setdefault("parameters_seen", {})
+        # "parameters_of" names the only user of a name that no schema has: it may be a person's, as a key of an object.
         whose = entry.setdefault("parameters_of", {})
         for parameter, kind in types.items():
             if parameter not in known and user:
@@ -524,7 +543,9 @@ class ToolGraph(_Parts):
     ) -> None:
         narrow = f"{slot}\x1e{previous}"
         for descriptor, hit in judged.items():
-            column = HIT if hit else MISS
+            column = MISS
+            if hit:
+                column = HIT
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
             if user is not None and "|" in descriptor:
@@ -545,7 +566,9 @@ class ToolGraph(_Parts):
         record.shortcuts += shortcuts
         if user is not None:
             # The smaller one, so that the order of arrival does not matter.
-            record.owner = user if record.owner is None else min(record.owner, user)
+            if record.owner is not None:
+                user = min(user, record.owner)
+            record.owner = user
         if len(self.runs) > GRAPH_LIMITS.runs:
             del self.runs[next(iter(self.runs))]
 
@@ -564,13 +587,16 @@ class ToolGraph(_Parts):
 
     def owner(self, run: str) -> str | None:
         record = self.runs.get(run)
-        return None if record is None else record.owner
+        if record is None:
+            return None
+        return record.owner
 
     @property
     def mixes_users(self) -> bool:
         """True if values of several threads are kept, and no user of any run is known."""
-        if any(record.owner is not None for record in self.runs.values()):
-            return False
+        for record in self.runs.values():
+            if record.owner is not None:
+                return False
         threads: set[str] = set()
         for row in self.value_contributors.rows.values():
             for contributors in row.values():
@@ -593,7 +619,9 @@ class ToolGraph(_Parts):
 
     def score(self, run: str) -> float | None:
         record = self.runs.get(run)
-        return None if record is None else record.score
+        if record is None:
+            return None
+        return record.score
 
     def went_well(self, run: str) -> bool:
         """Return True if the feedback on a run is good."""
@@ -601,8 +629,11 @@ class ToolGraph(_Parts):
         return score is not None and score >= op.GOOD
 
     def belongings(self, user: str) -> set[str]:
-        runs = {run for run, record in self.runs.items() if record.owner == user}
-        return self.cases.of_user(user) | runs
+        own = self.cases.of_user(user)
+        for run, record in self.runs.items():
+            if record.owner == user:
+                own.add(run)
+        return own
 
     def forget_user(self, user: str) -> int:
         return self.forget(Forgotten(user, self.belongings(user)))
@@ -616,13 +647,14 @@ class ToolGraph(_Parts):
         Return the number of removed pieces. Pure counts (which tool follows which) stay.
         """
         removed = self.cases.forget(gone)
-        removed += self.value_contributors.forget_items(gone, self.values)
+        removed += self.value_contributors.forget_items(gone, self.values, counted=_is_value)
         removed += self.descriptor_contributors.forget_items(gone, self.sources, counted=_has_place)
         if gone.user:
             removed += self._forget_places(gone.user)
             removed += self._forget_parameters(gone.user)
         removed += self._forget_run_records(gone)
         names = {gone.user, *gone.runs} - {""}
+        # Tables and events of methods that are not registered here lose all rows that name the user.
         self._unclaimed = without(self._unclaimed, names)
         waiting = without(list(self._waiting), names)
         self._waiting.clear()
@@ -638,6 +670,7 @@ class ToolGraph(_Parts):
                 del self.runs[run]
                 removed += 1
             elif gone.user and record.author == gone.user:
+                # A verdict that this user gave on another's run: the score stays, what identifies the author does not.
                 record.comment, record.author = None, None
                 removed += 1
         return removed
@@ -654,27 +687,27 @@ class ToolGraph(_Parts):
 
     def _forget_parameters(self, user: str) -> int:
         """Delete names of arguments that only this user's calls had and no schema has: they may be people's names."""
-        gone = set()
+        slots = set()
         for tool, entry in self.tools.items():
             whose = entry.get("parameters_of", {})
             declared = (entry.get("parameters") or {}).get("properties") or {}
-            for parameter, owner in list(whose.items()):
-                if owner == user:
-                    del whose[parameter]
-                    if parameter not in declared:
-                        gone.add(slot_key(tool, parameter))
-                        for name in ("parameters_seen", "given"):
-                            entry.get(name, {}).pop(parameter, None)
-        if gone:
-            self._forget_slots(gone)
-        return len(gone)
+            for parameter in [name for name, owner in whose.items() if owner == user]:
+                del whose[parameter]
+                if parameter not in declared:
+                    slots.add(slot_key(tool, parameter))
+                    for counter in ("parameters_seen", "given"):
+                        entry.get(counter, {}).pop(parameter, None)
+        if slots:
+            self._forget_slots(slots)
+        return len(slots)
 
     def _forget_slots(self, slots: Collection[str]) -> None:
         for table in vars(self).values():
-            if isinstance(table, (CountTable, ContributorTable)):
-                for key in list(table.rows):
-                    if key.partition("\x1e")[0] in slots:
-                        del table.rows[key]
+            if not isinstance(table, (CountTable, ContributorTable)):
+                continue
+            for key in list(table.rows):
+                if key.partition("\x1e")[0] in slots:
+                    del table.rows[key]
 
     # --- persistence ---
 
@@ -693,12 +726,20 @@ class ToolGraph(_Parts):
         super().load(state)
         self.runs = {run: KeptRun.from_plain(plain) for run, plain in state["runs"].items()}
         self.cases.load(state["cases"])
-        self._seen = dict.fromkeys(number for (number,) in struct.iter_unpack("<Q", state["seen"]))
+        # Each of up to 2 million keys takes 8 bytes of the snapshot, not 16 digits.
+        count = len(state["seen"]) // struct.calcsize("Q")
+        self._seen = dict.fromkeys(struct.unpack(f"<{count}Q", state["seen"]))
         self._unclaimed = dict(state["tables"])
         self._waiting.clear()
         self._waiting.extend(state["waiting"])
         for table in self._tables.values():
             self._fill(table)
+
+
+def _is_value(item: str) -> bool:
+    """Return True: each value of a slot has contributors."""
+    del item
+    return True
 
 
 def _has_place(source: str) -> bool:

@@ -121,6 +121,7 @@ def _edges(graph: ToolGraph) -> list[EdgeView]:
 def _flows(graph: ToolGraph) -> list[FlowView]:
     flows = []
     for slot, sources in graph.sources.rows.items():
+        # Counts after a certain symbol are in those of the slot, too.
         if "\x1e" in slot:
             continue
         tool, parameter = slot.split(SEPARATOR)
