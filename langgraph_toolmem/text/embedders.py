@@ -14,11 +14,10 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from hashlib import blake2b
 from operator import mul
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, Final, cast
 from zlib import crc32
 
 from langchain_core.embeddings import Embeddings
@@ -29,13 +28,13 @@ from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError,
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.words import STOP_STEMS, features, grams
 
-_FORMS = (
+_FORMS: Final = (
     "Give None (the built-in lexical embedder), a LangChain Embeddings object, or a text of the form "
     '"sentence-transformers:<name or folder>" or "provider:model", such as "openai:text-embedding-3-small".'
 )
-BUILTIN = "toolmem-lexical-v"
-_SENTENCE_TRANSFORMERS = "sentence-transformers:"
-VERSION = 2  # raised with every change of a text's vector, so that stored vectors are rebuilt
+BUILTIN: Final = "toolmem-lexical-v"
+"""Begins the name of the built-in embedder; its version and dimension follow."""
+_SENTENCE_TRANSFORMERS: Final = "sentence-transformers:"
 
 
 class LexicalEmbedder(Embeddings):
@@ -43,7 +42,12 @@ class LexicalEmbedder(Embeddings):
 
     Args:
         dimension: length of the dense vectors. `sparse` does not fold: prefer it where it can be used.
+
+    Attributes:
+        version: raised with every change of a text's vector, so that stored vectors are rebuilt.
     """
+
+    version: ClassVar[int] = 2
 
     def __init__(self, dimension: int = 256) -> None:
         self.dimension = dimension
@@ -52,16 +56,22 @@ class LexicalEmbedder(Embeddings):
         """Return the text as feature -> weight, of length 1."""
         weights = _weighted(text)
         length = math.hypot(*weights.values())
-        return {feature: weight / length for feature, weight in weights.items()}
+        for feature in weights:
+            weights[feature] /= length
+        return weights
 
     def embed_query(self, text: str) -> list[float]:
         """Return the text as `dimension` floats of length 1, folded with a sign so that clashes average out."""
         dense = [0.0] * self.dimension
         for feature, weight in _weighted(text).items():
+            # CRC-32, since Python's own hash of a text differs between processes.
             key = crc32(feature.encode("utf-8", "surrogatepass"))
-            dense[(key >> 1) % self.dimension] += weight if key & 1 else -weight
+            if not key & 1:
+                weight = -weight
+            dense[(key >> 1) % self.dimension] += weight
         length = math.hypot(*dense)
-        if length == 0.0:  # every feature met its opposite: as rare as it is real
+        if length == 0.0:
+            # Every feature met its opposite: as rare as it is real.
             dense[0] = length = 1.0
         return [value / length for value in dense]
 
@@ -136,6 +146,7 @@ class Embedder:
         return cast("int", self._dimension)
 
     def _loaded(self) -> Embeddings:
+        # Several threads of a host may embed their first text at once: a model is loaded once.
         with self._lock:
             if self._embeddings is None:
                 try:
@@ -160,7 +171,8 @@ class Embedder:
 
     def _checked(self, answer: Any, expected: int) -> list[list[float]]:
         """Return an embedder's answer as vectors of length 1. Raise StorageError if it cannot be used."""
-        import numpy as np  # at the first vector: it takes long to load
+        # At the first vector: it takes long to load.
+        import numpy as np
 
         try:
             vectors = np.array(answer, dtype=np.float64)
@@ -198,7 +210,7 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
         return spec
     if spec is None or isinstance(spec, LexicalEmbedder):
         lexical = spec or LexicalEmbedder()
-        return Embedder(f"{BUILTIN}{VERSION}:{lexical.dimension}", _returning(lexical), builtin=True)
+        return Embedder(f"{BUILTIN}{lexical.version}:{lexical.dimension}", _returning(lexical), builtin=True)
     if isinstance(spec, Embeddings):
         return Embedder(_name_of(spec), _returning(spec))
     if not isinstance(spec, str):
@@ -240,11 +252,19 @@ def _sentence_transformers(model: str) -> Embedder:
         raise MissingExtraError(what, "embeddings")
     folder = Path(model).expanduser()
     if folder.is_dir():
+        # Named after its content: a folder that was moved keeps the stored vectors, another model in it does not.
         name = f"{_SENTENCE_TRANSFORMERS}{folder.resolve().name}@{_fingerprint(folder)}"
-        return Embedder(name, partial(_SentenceTransformer, str(folder)))
+        return Embedder(name, _loading_transformer(str(folder)))
     if model.startswith((".", "~", os.sep)):
         raise ConfigurationError(f"{what}: there is no such folder.")
-    return Embedder(f"{_SENTENCE_TRANSFORMERS}{model}", partial(_SentenceTransformer, model))
+    return Embedder(f"{_SENTENCE_TRANSFORMERS}{model}", _loading_transformer(model))
+
+
+def _loading_transformer(model: str) -> Callable[[], Embeddings]:
+    def load() -> Embeddings:
+        return _SentenceTransformer(model)
+
+    return load
 
 
 class _SentenceTransformer(Embeddings):
@@ -279,7 +299,8 @@ def _name_of(embeddings: Embeddings) -> str:
     The same name as the text form has, where class and provider are called alike, so changing from one
     form to the other keeps the stored vectors.
     """
-    inner = getattr(embeddings, "underlying_embeddings", None)  # LangChain's cache around another embedder
+    # LangChain's cache around another embedder gives the same vectors.
+    inner = getattr(embeddings, "underlying_embeddings", None)
     if isinstance(inner, Embeddings):
         return _name_of(inner)
     kind = type(embeddings).__name__
@@ -304,12 +325,12 @@ def _model_of(embeddings: Embeddings) -> str:
 
 def _fingerprint(folder: Path) -> str:
     """Return a digest of a model folder that is independent of its place: names, sizes and both ends of each file."""
-    end_bytes = 64 * 1024  # hashing gigabytes of weights takes seconds
+    # Hashing gigabytes of weights takes seconds.
+    end_bytes = 64 * 1024
     digest = blake2b(digest_size=6)
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        is_hidden = any(part.startswith(".") for part in relative.parts)
-        if is_hidden or not path.is_file():
+        if _is_hidden(relative) or not path.is_file():
             continue
         size = path.stat().st_size
         digest.update(f"{relative.as_posix()}\0{size}\0".encode())
@@ -320,6 +341,13 @@ def _fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def _is_hidden(path: Path) -> bool:
+    for part in path.parts:
+        if part.startswith("."):
+            return True
+    return False
+
+
 def clean(text: str) -> str:
     """Return the text without lone surrogates, which models write and no encoder takes: they become ``?``."""
     if text.isascii():
@@ -328,20 +356,24 @@ def clean(text: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    name = type(error).__name__
+    for line in str(error).strip().splitlines():
+        return f"{name}: {line}"
+    return name
 
 
 def description_similarity(embedder: Embedder, specs: Mapping[str, Described]) -> Callable[[str, str], float]:
     """Return a function that compares a thought with a tool's description; it returns 0 for an unknown tool."""
-    texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
+    texts: dict[str, str] = {}
+    for name, spec in specs.items():
+        texts[name] = f"{name} {spec.description}".strip()
     vector = cached(mebibytes=32)(embedder.embed_query)
 
     def similarity(thought: str, tool: str) -> float:
         if tool not in texts:
             return 0.0
-        products = map(mul, vector(thought), vector(texts[tool]))
-        cosine: float = sum(products)  # the vectors have length 1
+        # The vectors have length 1, so the sum of products is their cosine.
+        cosine: float = sum(map(mul, vector(thought), vector(texts[tool])))
         return cosine
 
     return similarity

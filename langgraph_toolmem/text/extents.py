@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.values import Text, is_word, read_text
+from langgraph_toolmem.text.words import has_digit
 
 Extent: TypeAlias = Literal["first", "last", "name", "joined", "numbered", "token"]
 Span: TypeAlias = tuple[int, int]
@@ -31,17 +32,15 @@ def is_name(token: str) -> bool:
     """
     if has_digit(token):
         return False
-    return any(_marks_name(char) for char in token)
+    for char in token:
+        if _marks_name(char):
+            return True
+    return False
 
 
 def _marks_name(char: str) -> bool:
     """Return True for a capital, or a letter of a script without capitals."""
     return char.isupper() or (char.isalpha() and char.lower() == char.upper())
-
-
-def has_digit(token: str) -> bool:
-    """Return True for a number or an identifier."""
-    return any(char.isdigit() for char in token)
 
 
 @cached(mebibytes=2)
@@ -79,7 +78,9 @@ def is_open(text: Text, first: int, last: int, *, first_word: bool = False) -> b
     end = _joined(text, _run(text, last, numbers=False))
     if end > last:
         return True
-    earliest = 0 if first_word else 1
+    earliest = 1
+    if first_word:
+        earliest = 0
     return first > earliest and _adjacent(text, first - 1) and is_name(_original(text, first - 1))
 
 
@@ -99,7 +100,10 @@ def right_of(text: Text, last: int) -> str:
     following = text.words[last + 1]
     if not is_word(following):
         return END
-    return A_NUMBER if has_digit(following) else following
+    # Which number follows is the request's own, not a part of the place.
+    if has_digit(following):
+        return A_NUMBER
+    return following
 
 
 def after_name(text: Text, last: int) -> str:
@@ -109,12 +113,14 @@ def after_name(text: Text, last: int) -> str:
     if is_name(_original(text, last + 1)):
         return ""
     following = right_of(text, last)
-    return "" if following in (END, A_NUMBER) else following
+    if following in (END, A_NUMBER):
+        return ""
+    return following
 
 
 def until(text: Text, start: int, right: str) -> Span | None:
     """Return the span from word `start` to the word before `right`; None if `right` does not follow soon."""
-    max_words = 6
+    max_words = 6  # of a value: in a longer text the word may belong to something else
     for last in range(start, min(start + max_words, len(text.words))):
         if not is_word(text.words[last]):
             return None
@@ -165,8 +171,9 @@ def _after_joiners(text: Text, end: int) -> int | None:
     has_joiners = following > end + 1
     if not has_joiners or following >= len(text.words) or not is_name(_original(text, following)):
         return None
-    if not all(_adjacent(text, index) for index in range(end, following)):
-        return None
+    for index in range(end, following):
+        if not _adjacent(text, index):
+            return None
     return following
 
 

@@ -34,6 +34,11 @@ class Lexicon:
         people: parts that people play in a record: where nothing else gives the id of one, users do.
         caller: parts of a path that mean who calls, in place of an id.
         personal: values that describe a person.
+        path_verbs: words that begin or end the path of a route and are not what it is about.
+        no_entities: words that are not what a tool is about.
+        small_talk: words of messages that ask for nothing.
+        nobodys: words that name nobody, though a possessive 's follows.
+        no_names: words with a capital that are not names.
     """
 
     aliases: Mapping[str, str]
@@ -53,6 +58,11 @@ class Lexicon:
     people: frozenset[str]
     caller: frozenset[str]
     personal: frozenset[str]
+    path_verbs: frozenset[str]
+    no_entities: frozenset[str]
+    small_talk: frozenset[str]
+    nobodys: frozenset[str]
+    no_names: frozenset[str]
 
 
 def _lexicon() -> Lexicon:
@@ -98,32 +108,40 @@ def _lexicon() -> Lexicon:
         "preview estimate trigger charge claim process vote lock mark ship sign archive launch release deposit import "
         "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
     )
+    # "Order" and "list" begin the name of a tool as verbs, and end it as nouns.
+    strict_verbs = verbs - also_nouns
+    noise = word_set(
+        "the a an of input param parameter arg argument field string str int integer value my your its our his her "
+        "their any some one each that this which or and in by raw given specific certain particular single current "
+        "selected nearest closest default latest recent primary main matching unique numeric valid full new "
+        "internal digit character alphanumeric short long optional required first last exact actual available "
+        "pending all top best random popular real public private detailed next previous newly created"
+    )
+    generic = word_set(
+        "id name code type status value key number text data result description date time url image count total "
+        "message content slug label information detail list response output input success error version query "
+        "format size length page limit offset sort level rank score rating position index flag kind tag comment "
+        "note body subject amount price year month day hour minute second summary field row meta metadata "
+        "attribute property unit percent percentage path timestamp cursor token"
+    )
+    aliases: dict[str, str] = {}
+    for pair in spellings.split():
+        spelling, _, usual = pair.partition(":")
+        aliases[spelling] = usual
     return Lexicon(
-        aliases=dict([pair.split(":") for pair in spellings.split()]),
+        aliases=aliases,
         from_side=word_set(
             "from origin source start begin departure depart pickup outbound minimum base since after old previous"
         ),
         to_side=word_set(
             "to destination target end finish arrival dropoff inbound return maximum until before new upper"
         ),
-        noise=word_set(
-            "the a an of input param parameter arg argument field string str int integer value my your its our his her "
-            "their any some one each that this which or and in by raw given specific certain particular single current "
-            "selected nearest closest default latest recent primary main matching unique numeric valid full new "
-            "internal digit character alphanumeric short long optional required first last exact actual available "
-            "pending all top best random popular real public private detailed next previous newly created"
-        ),
-        generic=word_set(
-            "id name code type status value key number text data result description date time url image count total "
-            "message content slug label information detail list response output input success error version query "
-            "format size length page limit offset sort level rank score rating position index flag kind tag comment "
-            "note body subject amount price year month day hour minute second summary field row meta metadata "
-            "attribute property unit percent percentage path timestamp cursor token"
-        ),
+        noise=noise,
+        generic=generic,
         reading=reading,
         changing=changing,
         verbs=verbs,
-        strict_verbs=verbs - also_nouns,
+        strict_verbs=strict_verbs,
         acts=verbs | word_set("mail email tell ask give use go write call pay ensure tag remind make reply forward"),
         prepositions=word_set("by for with from in of to on at via using per as and"),
         identifiers=word_set(
@@ -141,6 +159,26 @@ def _lexicon() -> Lexicon:
         ),
         caller=word_set("me self myself whoami current"),
         personal=word_set("firstname lastname fullname birthdate phone age gender"),
+        path_verbs=strict_verbs | {"bulk"},
+        no_entities=noise | strict_verbs | generic,
+        small_talk=word_set(
+            "again ahead all alright amazing appreciate back bit bye cheers continue correct done else enough evening "
+            "everything exactly excellent fine go good goodbye great guys happy hello help helpful hey hi just know "
+            "like lot mind moment more morning much never no nope nothing ok okay one perfect please problem proceed "
+            "ready right same see so sorry sounds still sure talk thank thanks that thing think today too understand "
+            "understood very wait welcome well wonderful worries worry wow yeah yep yes you"
+        ),
+        nobodys=word_set(
+            "it that what there here let who how where when she everyone everybody someone somebody one today tomorrow "
+            "yesterday week month year day company team user customer system world"
+        ),
+        no_names=word_set(
+            "i i'm i'd i've i'll also otherwise additionally furthermore moreover afterwards subsequently finally next "
+            "then once after before if when while since please thanks thank hello hi hey dear ok okay yes no not you "
+            "your we our it it's its he she they this that these those there here what who how which where why can "
+            "could would should the an and or but for to from in on at with by as my me let let's do does did is are "
+            "was were be been"
+        ),
     )
 
 

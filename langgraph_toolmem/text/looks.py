@@ -74,14 +74,17 @@ def scanner(kinds: frozenset[Kind]) -> Scanner:
     """Return one expression for several kinds. Of two values that begin at the same place, the first look counts."""
     patterns: list[str] = []
     by_group: list[Kind] = ["QUOTE"]
-    for look in LOOKS:
+    for look in _looks():
         kind = look.kind
         if kind == "DAY" and kinds == KINDS:
             kind = "DATE"
-        if ("TEXT" if kind == "QUOTE" else kind) not in kinds:
+        wanted = kind in kinds or (kind == "QUOTE" and "TEXT" in kinds)
+        if not wanted:
             continue
         patterns.append(f"({look.pattern})")
+        # The groups within a look have its kind, so that `lastindex` of a match tells it.
         by_group += [kind] * (1 + re.compile(look.pattern).groups)
+    # One expression for all kinds reads a text once. No look begins within a word of plain letters.
     pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(patterns)})", re.IGNORECASE | re.DOTALL)
     return Scanner(pattern, by_group)
 
@@ -97,14 +100,22 @@ def _quoted() -> str:
     def between(opening: str, closing: str, space: str = "") -> str:
         return rf"{opening}{space}([^{opening}]{{1,2000}}?){space}{closing}"
 
-    # Between equal signs a third one may only stand within a word ("don't"), so one text is not read as two quotes.
-    same = [rf"{sign}((?:[^{sign}]|(?<=\w){sign}(?=\w)){{1,2000}}?){sign}" for sign in ("'", '"', "`")]
+    def between_equal(sign: str) -> str:
+        # A third sign may only stand within a word ("don't"), so one text is not read as two quotes.
+        return rf"{sign}((?:[^{sign}]|(?<=\w){sign}(?=\w)){{1,2000}}?){sign}"
+
+    same = [between_equal("'"), between_equal('"'), between_equal("`")]
     pairs = "|".join([*same, between("“", "”"), between("‘", "’"), between("„", "“")])
     brackets = "|".join([between("«", "»", r"\s?"), between("「", "」"), between("『", "』")])
     return rf"(?<!\w)(?:{pairs})(?!\w)|{brackets}"
 
 
 def _looks() -> tuple[Look, ...]:
+    """Return the looks of all kinds, in the order in which they are tried: a date is no telephone number.
+
+    Repeats are bounded, and a look begins only where it cannot have begun a sign earlier: otherwise a text of equal
+    signs takes quadratic time (tests/unit/test_linear_expressions.py).
+    """
     iso_date = r"\d{4}-\d\d?-\d\d?"
     clock = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
     day_of_month = r"\d\d?(?:st|nd|rd|th)?"
@@ -115,6 +126,7 @@ def _looks() -> tuple[Look, ...]:
     currency = rf"(?:US|A|C)?[$€£¥₹]|{currency_code}\b"
     return (
         Look("QUOTE", _quoted()),
+        # A secret after its name, without the mark that ends the sentence.
         Look(
             "TEXT",
             r"\b(?:password|passcode|passphrase|pin|secret|api[ _-]?key|access token|cvv|otp)(?:\s+is|\s*[:=])\s*"
@@ -122,6 +134,7 @@ def _looks() -> tuple[Look, ...]:
         ),
         Look("EMAIL", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+"),
         Look("URL", r"\bhttps?://[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|(?<![\w@/.])www\.[\w-]+\.[^\s,;]*[^\s,;.:!?)'\"]"),
+        # ISO, figures, "3rd of May 2024", "May 3", "in May": a month alone may be a verb or a name.
         Look(
             "DATE",
             rf"(?<![\w-]){iso_date}(?:[T ]{clock}(?:Z|[+-]\d\d:?\d\d)?)?(?![\w-])"
@@ -131,7 +144,8 @@ def _looks() -> tuple[Look, ...]:
             rf"|(?:(?<=\bin )|(?<=\bsince )|(?<=\bof )){month}(?!\w|\s+\d)",
         ),
         Look("DAY", rf"\b{weekday}s?\b"),
-        Look("ID", r"(?<![\w.])(?:\d{4}[ -]){3}\d{4}(?!\w)"),  # a card
+        # A card's number is one value, not four numbers.
+        Look("ID", r"(?<![\w.])(?:\d{4}[ -]){3}\d{4}(?!\w)"),
         Look(
             "PHONE",
             r"(?<![\w-])(?:\+\d[\d ().-]{6,16}\d|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}|0\d{1,5}[/ -]\d{5,9})(?![\w-])",
@@ -148,13 +162,11 @@ def _looks() -> tuple[Look, ...]:
             "FILE",
             r"(?<![\w@/.~-])(?:[\w~-]*/)*[\w~-]+\.(?=[a-z])[a-z0-9]{2,5}\b(?!@)|(?<![\w:/])~?(?:/[\w.-]+)+",
         ),
-        Look("NUMBER", r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),  # 30-minute
+        # "30-minute" is a number with a unit, and would be an id otherwise.
+        Look("NUMBER", r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),
+        # Letters and digits together; below three signs in capitals only: "Q1", "12B".
         Look("ID", r"(?<!\w)#?(?=[a-z_-]{0,63}\d)(?=[\d_-]{0,63}[a-z])[\w-]{3,64}"),
         Look("ID", r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
         Look("NUMBER", r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
         Look("NAME", r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
     )
-
-
-LOOKS: Final = _looks()
-"""The looks of all kinds, in the order in which they are tried."""

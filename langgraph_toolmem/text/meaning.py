@@ -72,6 +72,7 @@ def route_of(text: str) -> EntityRoute | None:
     if not path:
         return None
     path = path.split("?", 1)[0].rstrip("/")
+    # "/orders.json" is about orders, too.
     path = re.sub(r"\.(?:json|xml|csv)$", "", path)
     slots: dict[str, str] = {}
     for slot in _SLOT.finditer(path):
@@ -126,16 +127,16 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     if named is not None:
         return named
     levels = [level for level in levels if level]
-    own: tuple[str, ...] = ()
-    role: Role = ""
+    own = NameWords((), "")
     if levels:
-        own, role = _own_words(levels[-1])
-    heads = own or ("result",)
-    nouns = _generic_owner(heads, _surroundings(leaf, levels, own, tool, route_of(route)))
+        own = _own_words(levels[-1])
+    heads = own.words or ("result",)
+    nouns = _generic_owner(heads, _surroundings(leaf, levels, own.words, tool, route_of(route)))
     if not nouns:
-        return _shared(frozenset(heads), role, shape, True)
+        return _shared(frozenset(heads), own.role, shape, True)
+    # "Name of a city" means the same as "city".
     kept = [head for head in heads if head != "name"]
-    return _shared(frozenset((*nouns, *kept)), role, shape, False, False)
+    return _shared(frozenset((*nouns, *kept)), own.role, shape, False, False)
 
 
 class _Surroundings(NamedTuple):
@@ -155,7 +156,11 @@ class _Surroundings(NamedTuple):
 def _surroundings(
     leaf: Leaf, levels: list[str], own: tuple[str, ...], tool: str, way: EntityRoute | None
 ) -> _Surroundings:
-    above = [_own_words(level)[0] for level in levels[:-1]]
+    above: list[tuple[str, ...]] = []
+    for level in levels[:-1]:
+        said = _own_words(level).words
+        if said:
+            above.append(said)
     owner: tuple[str, ...] = ()
     if way is not None:
         owner = _resource_of_ids(way.path, own)
@@ -163,12 +168,13 @@ def _surroundings(
     if not owner and entity:
         owner = (entity,)
     if way is None:
-        return _Surroundings([words_of[-1:] for words_of in above if words_of], leaf.description, owner)
+        return _Surroundings([said[-1:] for said in above], leaf.description, owner)
     if leaf.path in way.slots:
+        # A parameter of the path is of what stands in front of it.
         above = []
         owner = resource(way.slots[leaf.path]) or owner
     # A path says more than a description, and its nouns have several words.
-    return _Surroundings([owner, *[words_of for words_of in above if words_of]], "", owner)
+    return _Surroundings([owner, *above], "", owner)
 
 
 def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
@@ -184,14 +190,15 @@ def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
 @cached(mebibytes=8)
 def _named(name: str, shape: Shape) -> Meaning | None:
     """Return the meaning of a value with a specific name; None if the name is generic."""
-    own, role = _own_words(name)
-    if not own or LEXICON.generic.issuperset(own):
+    own = _own_words(name)
+    if not own.words or LEXICON.generic.issuperset(own.words):
         return None
-    kept = tuple([word for word in own if word != "name"]) or own
-    return _shared(frozenset(kept), role, shape)
+    kept = [word for word in own.words if word != "name"]
+    return _shared(frozenset(kept or own.words), own.role, shape)
 
 
-_shared = cached(mebibytes=8)(Meaning)  # thousands of values mean the same
+# Thousands of values mean the same.
+_shared = cached(mebibytes=8)(Meaning)
 
 
 def _generic_owner(heads: Sequence[str], around: _Surroundings) -> tuple[str, ...]:
@@ -221,8 +228,9 @@ def resource(path: str) -> tuple[str, ...]:
             continue
         pieces = re.split("[.:]", part)
         nouns = _nouns_of_part(pieces)
-        is_plural = len(nouns) == 1 and pieces[-1].lower() == f"{nouns[0]}s"  # an upload, not to upload
-        if nouns and (is_plural or not _PATH_VERBS.issuperset(nouns)):
+        # "uploads" are things, "upload" is what is done.
+        is_plural = len(nouns) == 1 and pieces[-1].lower() == f"{nouns[0]}s"
+        if nouns and (is_plural or not LEXICON.path_verbs.issuperset(nouns)):
             return nouns
     return ()
 
@@ -230,17 +238,19 @@ def resource(path: str) -> tuple[str, ...]:
 def _nouns_of_part(pieces: Sequence[str]) -> tuple[str, ...]:
     """Return the words of one part of a path, without its verb."""
     last = canonical(pieces[-1])
-    if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
-        objects = last[1:] if last and last[0] in LEXICON.verbs else ()
+    if len(pieces) > 1:
+        # users.list, rooms.listMembers: the last piece is a method.
+        objects: tuple[str, ...] = ()
+        if last and last[0] in LEXICON.verbs:
+            objects = last[1:]
         return objects or canonical(pieces[-2])
-    if len(last) > 1 and last[0] in _PATH_VERBS:
+    if len(last) > 1 and last[0] in LEXICON.path_verbs:
         objects = last[1:]
-        # change-status: the status of the part before it
-        return () if LEXICON.generic.issuperset(objects) else objects
+        # change-status: the status of the part before it.
+        if LEXICON.generic.issuperset(objects):
+            return ()
+        return objects
     return last
-
-
-_PATH_VERBS: Final = LEXICON.strict_verbs | {"bulk"}
 
 
 def _means_caller(part: str) -> bool:
@@ -248,21 +258,28 @@ def _means_caller(part: str) -> bool:
     return len(said) == 1 and said[0] in LEXICON.caller
 
 
+class NameWords(NamedTuple):
+    """The words of a name that carry its meaning, and its role."""
+
+    words: tuple[str, ...]
+    role: Role
+
+
 @cached(mebibytes=8)
-def _own_words(name: str) -> tuple[tuple[str, ...], Role]:
-    """Return the words of a name that carry its meaning, and its role."""
+def _own_words(name: str) -> NameWords:
     all_words = canonical(name)
     role: Role = ""
     own: list[str] = []
     for word in all_words:
         side = _side_of(word)
+        # "start" alone is a value, in "start_date" it is a side.
         if side and word != all_words[-1]:
             role = role or side
         else:
             own.append(word)
     if len(own) > 1:
         own = [word for word in own if not _is_noise(word)] or own
-    return tuple(dict.fromkeys(own)) or all_words, role
+    return NameWords(tuple(dict.fromkeys(own)) or all_words, role)
 
 
 def _side_of(word: str) -> Role:
@@ -285,7 +302,9 @@ def canonical(name: str) -> tuple[str, ...]:
     >>> canonical("customerIDs"), canonical("lat")
     (('customer', 'id'), ('latitude',))
     """
-    return tuple(canonical_words(words(name.replace("IDs", "Ids"))[:12]))
+    most_words = 12
+    # "customerIDs" would be split into "I" and "Ds".
+    return tuple(canonical_words(words(name.replace("IDs", "Ids"))[:most_words]))
 
 
 @cached(mebibytes=8)
@@ -295,7 +314,9 @@ def singular(word: str) -> str:
         return word
     if word.endswith("ies"):
         keeps_ie = word in ("movies", "cookies", "calories", "zombies", "selfies", "series", "species", "rookies")
-        return word[:-1] if keeps_ie or len(word) < 5 else word[:-3] + "y"
+        if keeps_ie or len(word) < 5:
+            return word[:-1]
+        return word[:-3] + "y"
     if word.endswith(("sses", "ches", "shes", "xes", "zes")):
         return word[:-2]
     return word[:-1]
@@ -321,12 +342,9 @@ def entity_of(tool: str) -> str:
         if word in LEXICON.strict_verbs or (after_verb == 0 and word in LEXICON.verbs):
             after_verb = index + 1
     for word in reversed(phrase[after_verb:]):
-        if len(word) > 1 and word not in _NO_ENTITIES:
+        if len(word) > 1 and word not in LEXICON.no_entities:
             return word
     return ""
-
-
-_NO_ENTITIES: Final = LEXICON.noise | LEXICON.strict_verbs | LEXICON.generic
 
 
 @cached(mebibytes=8)
@@ -358,8 +376,11 @@ def _noun_in(description: str, head: str) -> str:
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
     """Return words that are split already: singular, one spelling each."""
-    singulars = [singular(word) for word in plain]
-    return [LEXICON.aliases.get(word, word) for word in singulars]
+    canonical_forms = []
+    for word in plain:
+        noun = singular(word)
+        canonical_forms.append(LEXICON.aliases.get(noun, noun))
+    return canonical_forms
 
 
 def _first_noun(said: Sequence[str]) -> str:
@@ -367,7 +388,10 @@ def _first_noun(said: Sequence[str]) -> str:
         if word in LEXICON.prepositions or word in ("that", "which", "where"):
             return ""
         if word not in LEXICON.noise and word not in LEXICON.generic and word.isalpha() and len(word) > 2:
-            return word if word not in LEXICON.strict_verbs else ""
+            # A verb in the place of the owner: no owner is named.
+            if word in LEXICON.strict_verbs:
+                return ""
+            return word
     return ""
 
 
@@ -380,9 +404,6 @@ def _shape(leaf: Leaf) -> Shape:
 
 
 # --- ports ---
-
-MAX_INPUTS = 64
-MAX_OUTPUTS = 40
 
 
 class Port(NamedTuple):
@@ -418,8 +439,9 @@ class Port(NamedTuple):
 
 def inputs_of(spec: Described) -> tuple[Port, ...]:
     """Return the values that a call takes; values inside of objects are ports of their own."""
-    leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
-    return tuple(_port(spec, leaf, "in") for leaf in leaves if leaf.path)
+    most_inputs = 64
+    leaves = leaves_of(spec.parameters, limit=most_inputs, depth=4)
+    return tuple([_port(spec, leaf, "in") for leaf in leaves if leaf.path])
 
 
 def outputs_of(
@@ -436,8 +458,9 @@ def outputs_of(
         One port per path. If nothing is declared or was seen, or no more than that something comes back, a tool gives
         an id of what it is about; and so does a tool whose route lists a collection if no list was declared.
     """
+    most_outputs = 40
     ports: dict[str, Port] = {}
-    declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
+    declared = leaves_of(spec.returns, limit=most_outputs)
     for leaf in declared:
         if leaf.path or leaf.types:
             ports[leaf.path] = _port(spec, leaf, "out")
@@ -455,20 +478,31 @@ def _implied_id(
     spec: Described, declared: Sequence[Leaf], ports: Mapping[str, Port], inputs: Iterable[Port] | None
 ) -> Port | None:
     """Return the id that an output holds though nobody says so; None if it says enough, or takes that id."""
-    way = route_of(spec.route)
-    lists_undeclared = way is not None and way.lists and not any("[]" in path for path in ports)
-    if not lists_undeclared and not all(_says_nothing(port) for port in ports.values()):
+    lists_undeclared = _lists_undeclared(route_of(spec.route), ports)
+    if not lists_undeclared and not all(map(_says_nothing, ports.values())):
         return None
     implied = _implied_by(declared, spec)
     if not implied:
         return None
     # What takes an id does not find it; a list takes ids as filters.
-    taken: Iterable[Port] = ()
-    if not lists_undeclared:
-        taken = inputs_of(spec) if inputs is None else inputs
-    if any(port.meaning.words == implied for port in (*ports.values(), *taken)):
-        return None
+    if lists_undeclared:
+        inputs = ()
+    elif inputs is None:
+        inputs = inputs_of(spec)
+    for port in (*ports.values(), *inputs):
+        if port.meaning.words == implied:
+            return None
     return Port(spec.name, "id", "out", Leaf("id"), Meaning(implied, named=False))
+
+
+def _lists_undeclared(way: EntityRoute | None, ports: Iterable[str]) -> bool:
+    """Return True if a route reads a collection, and none of its outputs (paths) is a list."""
+    if way is None or not way.lists:
+        return False
+    for path in ports:
+        if "[]" in path:
+            return False
+    return True
 
 
 def _says_nothing(port: Port) -> bool:
@@ -491,7 +525,9 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
         owner = resource(way.path)
     elif entity and verb_of(spec.name):
         owner = (entity,)
-    return frozenset({*owner, "id"}) if owner else frozenset()
+    if not owner:
+        return frozenset()
+    return frozenset({*owner, "id"})
 
 
 def _port(spec: Described, leaf: Leaf, direction: Literal["in", "out"]) -> Port:

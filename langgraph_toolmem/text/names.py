@@ -8,33 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
 
-from langgraph_toolmem.text.words import word_set
-
-_NOT_OWNERS: Final = word_set(
-    "it that what there here let who how where when she everyone everybody someone somebody one today tomorrow "
-    "yesterday week month year day company team user customer system world"
-)
-"""Words with a possessive 's that name nobody."""
-_NO_NAMES: Final = word_set(
-    "i i'm i'd i've i'll also otherwise additionally furthermore moreover afterwards subsequently finally next then "
-    "once after before if when while since please thanks thank hello hi hey dear ok okay yes no not you your we our "
-    "it it's its he she they this that these those there here what who how which where why can could would should the "
-    "an and or but for to from in on at with by as my me let let's do does did is are was were be been"
-)
-"""Words that have a capital without being names."""
+from langgraph_toolmem.text.lexicon import LEXICON
 
 
 def _letters() -> tuple[str, str]:
     """Return the upper and lower case of Latin, Greek and Cyrillic for a class: `re` has no classes for them."""
-    letters = [chr(code) for code in range(0xC0, 0x590)]
-    upper = [letter for letter in letters if letter.isupper()]
-    lower = [letter for letter in letters if letter.islower()]
-    return "A-Z" + "".join(upper), "a-z" + "".join(lower)
+    upper, lower = "A-Z", "a-z"
+    for letter in map(chr, range(0xC0, 0x590)):
+        if letter.isupper():
+            upper += letter
+        elif letter.islower():
+            lower += letter
+    return upper, lower
 
 
 _UPPER, _LOWER = _letters()
+# Repeats are bounded so that a text of equal signs takes linear time (tests/unit/test_linear_expressions.py).
 _NAMES = re.compile(
     rf"\b[{_UPPER}][\w'-]{{0,60}}?[{_LOWER}][\w'-]*"
     rf"(?:\s+(?:(?:of|de|van|von|la|di|da|al|bin|ibn)\s+(?:(?:der|den|la)\s+)?)?[{_UPPER}][\w'-]*)*"
@@ -50,18 +40,18 @@ def name_spans(text: str) -> Iterator[tuple[int, int]]:
     for match in _NAMES.finditer(text):
         yield _without_common_words(text, match.start(), match.end())
     for match in _OWNER.finditer(text):
-        if match[1] not in _NOT_OWNERS:
+        if match[1] not in LEXICON.nobodys:
             yield match.span(1)
 
 
 def _without_common_words(text: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without leading words that are not names, and without a possessive 's at its end."""
-    # The first word of a sentence has a capital anyway.
+    # The first word of a sentence has a capital anyway, unless it has another one within: "McDonald".
     begins_sentence = _SENTENCE_BEGINS.search(text[max(0, start - 6) : start]) is not None
     is_skipped = begins_sentence and not _INNER_CAPITAL.match(text, start)
     while start < end:
         word, space, _ = text[start:end].partition(" ")
-        is_common = word[:1].islower() or word.lower().replace("’", "'") in _NO_NAMES
+        is_common = word[:1].islower() or word.lower().replace("’", "'") in LEXICON.no_names
         if not is_skipped and not is_common:
             break
         start += len(word) + len(space)

@@ -8,21 +8,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.looks import RANKED
 from langgraph_toolmem.text.values import values_in
-from langgraph_toolmem.text.words import PAIR_WEIGHT, STOP_STEMS, STOP_WEIGHT, stem, words
+from langgraph_toolmem.text.words import FEATURE_WEIGHTS, STOP_STEMS, has_digit, stem, words
 
-MAX_REQUEST_CHARS: Final = 4000
-"""Characters of a request that are read: anything longer is a pasted document."""
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Bounds of reading a request.
+
+    Attributes:
+        chars: characters that are read: anything longer is a pasted document.
+        terms: words and pairs of words that are compared.
+        sentences: sentences that are searched for.
+        clauses: clauses that are searched for.
+        small_talk: characters of small talk: a longer text is none, whatever its words.
+    """
+
+    chars: int = 4_000
+    terms: int = 400
+    sentences: int = 8
+    clauses: int = 16
+    small_talk: int = 200
+
+
+REQUEST_LIMITS: Final = RequestLimits()
 
 # --- sentences and clauses ---
 
 SENTENCE_END: Final = (
-    # not after e.g., i.e., Mr., vs., No., or a single initial
+    # Not after e.g., i.e., Mr., vs., No., or a single initial.
     r"(?-i:(?<=[.?!;…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bMrs\.)(?<!\bvs\.)(?<!\bNo\.)(?<!\b[A-Z]\.)\s+"
     r"|(?<=[。！？；])\s*"
     r"|(?<!\s)\s*[\r\n]+\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+)?)"
@@ -43,25 +64,26 @@ class Pieces(NamedTuple):
     """A request in parts, without repetition, in the order of the text.
 
     Attributes:
-        sentences: at least one, unless the text has no word; at most 8.
-        clauses: the clauses of all sentences, at most 16. A sentence without a joining word is one clause.
+        sentences: at least one, unless the text has no word.
+        clauses: the clauses of all sentences. A sentence without a joining word is one clause.
     """
 
     sentences: tuple[str, ...]
     clauses: tuple[str, ...]
 
 
-def split_clauses(text: str, *, max_sentences: int = 8, max_clauses: int = 16) -> Pieces:
+def split_clauses(text: str) -> Pieces:
     """Return the sentences and clauses of a request. Of long texts only the beginning is read.
 
     >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me.").clauses
     ('Find a flight to Oslo', 'book a hotel', 'Mail me')
     """
-    sentences = _different(re.split(SENTENCE_END, text[:MAX_REQUEST_CHARS]))[:max_sentences]
+    sentences = _different(re.split(SENTENCE_END, text[: REQUEST_LIMITS.chars]))[: REQUEST_LIMITS.sentences]
     clauses: list[str] = []
     for sentence in sentences:
-        clauses += [clause.rstrip(".?!…。！？ ") for clause in _CLAUSE.split(sentence)]
-    return Pieces(sentences, _different(clauses)[:max_clauses])
+        for clause in _CLAUSE.split(sentence):
+            clauses.append(clause.rstrip(".?!…。！？ "))
+    return Pieces(sentences, _different(clauses)[: REQUEST_LIMITS.clauses])
 
 
 def _different(parts: Iterable[str]) -> tuple[str, ...]:
@@ -76,8 +98,6 @@ def _different(parts: Iterable[str]) -> tuple[str, ...]:
 
 # --- terms ---
 
-MAX_TERMS: Final = 400
-
 
 def tokens(text: str) -> list[str]:
     """Return the stems of a request and the kinds of its values, in order.
@@ -85,7 +105,7 @@ def tokens(text: str) -> list[str]:
     >>> tokens("Move the 9:30 meeting to March 3rd")
     ['mov', 'the', '<time>', 'meet', 'to', '<date>']
     """
-    text = text[:MAX_REQUEST_CHARS]
+    text = text[: REQUEST_LIMITS.chars]
     sequence: list[str] = []
     end_of_last = 0
     for value in values_in(text, RANKED):
@@ -100,41 +120,36 @@ def tokens(text: str) -> list[str]:
 def terms_of(text: str) -> tuple[str, ...]:
     """Return the different words of a text, and its different pairs of neighbouring words joined by a space.
 
-    The first and the last word form a pair with the edge of the text. At most MAX_TERMS.
+    The first and the last word form a pair with the edge of the text. At most `REQUEST_LIMITS.terms`.
     """
     sequence = tokens(text)
     if not sequence:
         return ()
     edge = "<edge>"
     pairs = [f"{first} {second}" for first, second in pairwise([edge, *sequence, edge])]
-    return tuple(dict.fromkeys(sequence + pairs))[:MAX_TERMS]
+    return tuple(dict.fromkeys(sequence + pairs))[: REQUEST_LIMITS.terms]
 
 
 def is_usual(term: str) -> bool:
     """Return True for a word that any request may contain ("please", "the"), or a pair of such words."""
-    return all(stem(word) in STOP_STEMS for word in term.split(" "))
+    for word in term.split(" "):
+        if stem(word) not in STOP_STEMS:
+            return False
+    return True
 
 
 @cached(mebibytes=6)
 def term_weight(term: str) -> float:
     """Return the weight of a word or a pair of words, judged by its form alone."""
-    weight = PAIR_WEIGHT if " " in term else 1.0
+    weight = 1.0
+    if " " in term:
+        weight = FEATURE_WEIGHTS.pair
     if is_usual(term):
-        weight *= STOP_WEIGHT
+        weight *= FEATURE_WEIGHTS.stop
     return weight
 
 
 # --- small talk ---
-
-_SMALL_TALK: Final = frozenset(
-    words("""
-    again ahead all alright amazing appreciate back bit bye cheers continue correct done else enough evening
-    everything exactly excellent fine go good goodbye great guys happy hello help helpful hey hi just know like lot
-    mind moment more morning much never no nope nothing ok okay one perfect please problem proceed ready right same
-    see so sorry sounds still sure talk thank thanks that thing think today too understand understood very wait
-    welcome well wonderful worries worry wow yeah yep yes you
-    """)
-)
 
 
 def is_small_talk(text: str, usual: frozenset[str]) -> bool:
@@ -148,12 +163,14 @@ def is_small_talk(text: str, usual: frozenset[str]) -> bool:
     >>> is_small_talk("Good morning, book me a room.", frozenset())
     False
     """
-    longest = 200  # characters: a longer text is no small talk, whatever its words
-    if len(text) > longest:
+    if len(text) > REQUEST_LIMITS.small_talk:
         return False
     # A wish ("have a nice day") is removed, and a suffix after an apostrophe: "that's" is "that", "don't" is "do".
     plain = re.sub(r"(?<=\w)(?:n't|'\w+)\b|\b(?:good|great|nice) day\b", "", text.replace("’", "'"))
-    return all(word in _SMALL_TALK or word in usual for word in words(plain))
+    for word in words(plain):
+        if word not in LEXICON.small_talk and word not in usual:
+            return False
+    return True
 
 
 # --- names and numbers that no call has used ---
@@ -171,6 +188,7 @@ def left_over(text: str, taken: Iterable[str]) -> frozenset[str]:
 def names_within(text: str) -> frozenset[str]:
     """Return the capitalised words inside sentences, in lower case. A word all in capitals is not a name."""
     names: set[str] = set()
+    # Behind a letter, a comma or a colon: the first word of a sentence has a capital anyway.
     for word in re.findall(r"(?<=[\w,;:] )[^\W\d_]\w+", text):
         if word[0].isupper() and not word.isupper():
             names.add(word.lower())
@@ -179,11 +197,7 @@ def names_within(text: str) -> frozenset[str]:
 
 @cached(mebibytes=2)
 def _numbers(text: str) -> frozenset[str]:
-    return frozenset([part for part in _parts(text) if _has_digit(part)])
-
-
-def _has_digit(part: str) -> bool:
-    return any(char.isdigit() for char in part)
+    return frozenset([part for part in _parts(text) if has_digit(part)])
 
 
 @cached(mebibytes=4)

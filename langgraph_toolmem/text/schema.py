@@ -13,13 +13,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
-MAX_LEAVES: Final = 96
-"""Leaves kept of one schema; the shallow ones come first, so what is lost lies deep."""
-MAX_DEPTH: Final = 6
-MAX_CHOICES: Final = 32
+
+@dataclass(frozen=True, slots=True)
+class SchemaLimits:
+    """Bounds of reading schemas and results.
+
+    Attributes:
+        leaves: leaves of one schema; the shallow ones come first, so what is lost lies deep.
+        depth: levels of a schema or a result.
+        width: schemas of one level: the definitions of large documents refer to each other without end.
+        choices: values of an enumeration.
+        description: characters of a leaf's description: the beginning says what a value is.
+        compact_description: the same in a schema that is kept.
+        references: local references in a row that are followed; a circle of them has no end.
+        values: values of a result.
+        rows: elements of a list, or rows of a table, in a result.
+        fields: fields of an object in a result: one with more is a table.
+    """
+
+    leaves: int = 96
+    depth: int = 6
+    width: int = 500
+    choices: int = 32
+    description: int = 400
+    compact_description: int = 80
+    references: int = 8
+    values: int = 1_000
+    rows: int = 5
+    fields: int = 96
+
+
+SCHEMA_LIMITS: Final = SchemaLimits()
 COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
 
 
@@ -50,9 +78,9 @@ class Leaf(NamedTuple):
     Attributes:
         path: where it is; "" for the root.
         types: JSON types it may have, without "null"; empty if nothing is said.
-        description: what is said of it, cut at 400 characters.
+        description: what is said of it; of a long text the beginning.
         format: ``format`` of the schema, "" if none.
-        choices: the values of an enumeration as texts, at most `MAX_CHOICES`.
+        choices: the first values of an enumeration as texts.
         required: every level on the way to it is required.
     """
 
@@ -67,19 +95,19 @@ class Leaf(NamedTuple):
 def leaves_of(
     schema: Mapping[str, Any] | None,
     *,
-    limit: int = MAX_LEAVES,
-    depth: int = MAX_DEPTH,
+    limit: int = SCHEMA_LIMITS.leaves,
+    depth: int = SCHEMA_LIMITS.depth,
     root: Mapping[str, Any] | None = None,
 ) -> list[Leaf]:
     """Return the values of a JSON schema, level by level, in the order of the schema.
 
     An object without properties is a leaf itself, and so is what lies deeper than `depth`, or behind
-    500 others. References lead into `root`, which defaults to the schema.
+    `SCHEMA_LIMITS.width` others. References lead into `root`, which defaults to the schema.
     """
     if not isinstance(schema, Mapping):
         return []
-    max_width = 500  # the definitions of large documents refer to each other without end
-    root = schema if root is None else root
+    if root is None:
+        root = schema
     leaves: list[Leaf] = []
     known: _Known = {}
     level = [_Place("", schema, True, None)]
@@ -90,7 +118,7 @@ def leaves_of(
                 return leaves
             inner = resolved(place.schema, root, known=known)
             inside: list[_Place] = []
-            if levels_left and len(below) < max_width:
+            if levels_left and len(below) < SCHEMA_LIMITS.width:
                 inside = _inside(place, inner)
             if inside:
                 below += inside
@@ -105,15 +133,19 @@ def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) ->
 
     Keys that begin with ``x-`` stay. References lead into `root`, which defaults to the schema.
     """
-    max_description = 80  # characters
-    whole: dict[str, Any] = {key: value for key, value in schema.items() if key.startswith("x-")}
+    whole: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key.startswith("x-"):
+            whole[key] = value
     for leaf in leaves_of(schema, root=root):
         place = _place_in(whole, leaf.path)
-        if leaf.types:
-            types = sorted(leaf.types)
-            place.setdefault("type", types if len(types) > 1 else types[0])
+        types = sorted(leaf.types)
+        if len(types) > 1:
+            place.setdefault("type", types)
+        elif types:
+            place.setdefault("type", types[0])
         if leaf.description:
-            place["description"] = leaf.description[:max_description]
+            place["description"] = leaf.description[: SCHEMA_LIMITS.compact_description]
         if leaf.format:
             place["format"] = leaf.format
     return whole
@@ -149,44 +181,59 @@ def _inside(place: _Place, schema: Mapping[str, Any]) -> list[_Place]:
     """Return the schemas one level below a place, given its resolved schema; nothing if it is a leaf."""
     properties = schema.get("properties")
     if properties and isinstance(properties, dict):
-        required = frozenset(_texts(schema.get("required"))) if place.required else frozenset()
-        before = f"{place.path}." if place.path else ""
-        return [_Place(f"{before}{name}", inner, name in required, None) for name, inner in properties.items()]
+        return _properties(place, properties, schema.get("required"))
     items = schema.get("items")
-    if isinstance(items, list | tuple):
-        items = items[0] if items else None
+    if isinstance(items, (list, tuple)):
+        # Old schemas have one for each element; the first stands for all.
+        items = next(iter(items), None)
     if isinstance(items, dict):
         # The description of a list holds for its elements.
         return [_Place(f"{place.path}[]", items, place.required, schema.get("description") or place.description)]
     return []
 
 
+def _properties(place: _Place, properties: Mapping[str, Any], required: Any) -> list[_Place]:
+    """Return the schemas of an object's properties."""
+    names = frozenset[str]()
+    if place.required:
+        names = frozenset(_texts(required))
+    before = ""
+    if place.path:
+        before = f"{place.path}."
+    inside = []
+    for name, inner in properties.items():
+        inside.append(_Place(f"{before}{name}", inner, name in names, None))
+    return inside
+
+
 def _leaf(place: _Place, schema: Mapping[str, Any]) -> Leaf:
-    max_description = 400  # characters: the beginning says what a value is
-    description = schema.get("description") or place.description or schema.get("title")
-    if not isinstance(description, str):
-        description = ""
-    choices = schema.get("enum")
-    if not isinstance(choices, (list, tuple)):
-        choices = [schema["const"]] if "const" in schema else ()
-    form = schema.get("format")
+    description = _text(schema.get("description") or place.description or schema.get("title"))
     return Leaf(
         path=place.path,
         types=types_of(schema),
-        description=" ".join(description.split())[:max_description],
-        format=form if isinstance(form, str) else "",
-        choices=tuple([str(choice) for choice in choices[:MAX_CHOICES]]),
+        description=" ".join(description.split())[: SCHEMA_LIMITS.description],
+        format=_text(schema.get("format")),
+        choices=tuple(map(str, _choices(schema)[: SCHEMA_LIMITS.choices])),
         required=place.required,
     )
+
+
+def _choices(schema: Mapping[str, Any]) -> Sequence[Any]:
+    choices = schema.get("enum")
+    if isinstance(choices, (list, tuple)):
+        return choices
+    if "const" in schema:
+        return (schema["const"],)
+    return ()
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
     declared = schema.get("type")
     if isinstance(declared, str):
-        return frozenset() if declared == "null" else frozenset({declared})
+        declared = (declared,)
     if isinstance(declared, Sequence):
-        return frozenset([name for name in declared if isinstance(name, str) and name != "null"])
+        return frozenset(_texts(declared)) - {"null"}
     if isinstance(schema.get("properties"), Mapping):
         return frozenset({"object"})
     if "items" in schema:
@@ -194,8 +241,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     examples = schema.get("enum")
     if not isinstance(examples, (list, tuple)):
         examples = [schema.get("default")]
-    types = {type_of(example) for example in examples}
-    return frozenset(types - {"null"})
+    return frozenset(map(type_of, examples)) - {"null"}
 
 
 def type_of(value: Any) -> str:
@@ -220,7 +266,9 @@ _Known = dict[tuple[str | int, int], Mapping[str, Any]]
 that refer to each other are 10^8 merges."""
 
 
-def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8, known: _Known | None = None) -> Mapping[str, Any]:
+def resolved(
+    schema: Any, root: Mapping[str, Any], *, steps: int = SCHEMA_LIMITS.references, known: _Known | None = None
+) -> Mapping[str, Any]:
     """Return a schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
 
     Of several parts the properties and types are joined; a property is required only where all alternatives
@@ -229,9 +277,13 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8, known: _Kn
     """
     if not isinstance(schema, dict):
         return {}
-    known = {} if known is None else known
-    reference = schema.get("$ref")
-    key = (reference if isinstance(reference, str) and len(schema) == 1 else id(schema), steps)
+    if known is None:
+        known = {}
+    # A schema that is a reference alone is known by it, any other by its identity: it lives as long as `root`.
+    name = schema.get("$ref")
+    if not isinstance(name, str) or len(schema) > 1:
+        name = id(schema)
+    key = (name, steps)
     if key not in known:
         known[key] = _resolved(schema, root, steps, known)
     return known[key]
@@ -239,15 +291,23 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8, known: _Kn
 
 def _resolved(schema: dict[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
     target = followed(schema, root, most=steps)
-    if "$ref" in target:  # it cannot be followed
-        target = {key: value for key, value in target.items() if key != "$ref"}
-    has_parts = any(isinstance(target.get(key), Sequence) for key in COMBINATIONS)
-    if steps > 0 and has_parts:
-        return _merged(target, root, steps, known)
+    if "$ref" in target:
+        # It cannot be followed: what stands next to it is all that is known.
+        target = _without_reference(target)
+    if steps > 0:
+        for key in COMBINATIONS:
+            if isinstance(target.get(key), Sequence):
+                return _merged(target, root, steps, known)
     return target
 
 
-def followed(schema: Mapping[str, Any], root: Mapping[str, Any], *, most: int = 8) -> Mapping[str, Any]:
+def _without_reference(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "$ref"}
+
+
+def followed(
+    schema: Mapping[str, Any], root: Mapping[str, Any], *, most: int = SCHEMA_LIMITS.references
+) -> Mapping[str, Any]:
     """Return a schema with the local ``$ref`` s of its outermost level followed. Keys next to a ``$ref`` win.
 
     A reference that cannot be followed stays: a remote one, one to nothing, one in a circle. Where no key is added, it
@@ -265,8 +325,10 @@ def followed(schema: Mapping[str, Any], root: Mapping[str, Any], *, most: int = 
         named = lookup(root, reference)
         if not isinstance(named, Mapping):
             return schema
-        siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**named, **siblings} if siblings else named
+        siblings = _without_reference(schema)
+        schema = named
+        if siblings:
+            schema = {**named, **siblings}
     return schema
 
 
@@ -278,6 +340,7 @@ def lookup(root: Mapping[str, Any], reference: str) -> Any:
     for part in reference[1:].split("/"):
         if not part:
             continue
+        # The escapes of a JSON pointer (RFC 6901): "~1" first, or "~01" would become "/".
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(target, Mapping):
             target = target.get(name)
@@ -292,7 +355,9 @@ def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, know
     whole: dict[str, Any] = {key: value for key, value in schema.items() if key not in COMBINATIONS}
     properties: dict[str, Any] = dict(_mapping(schema.get("properties")))
     required = set(_texts(schema.get("required")))
-    types = set(types_of(whole)) if "type" in whole else set()
+    types: set[str] = set()
+    if "type" in whole:
+        types.update(types_of(whole))
     for key in COMBINATIONS:
         given = schema.get(key)
         if not isinstance(given, Sequence) or isinstance(given, str):
@@ -316,14 +381,28 @@ def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, know
 
 def _required_by(parts: Sequence[Mapping[str, Any]], *, all_of: bool) -> set[str]:
     """Return the properties that all parts together require, or that each of several alternatives requires."""
-    by_part = [set(_texts(part.get("required"))) for part in parts if types_of(part)]
+    by_part: list[set[str]] = []
+    for part in parts:
+        # A part that allows null alone, or says nothing, requires nothing.
+        if types_of(part):
+            by_part.append(set(_texts(part.get("required"))))
     if not by_part:
         return set()
-    return set.union(*by_part) if all_of else set.intersection(*by_part)
+    if all_of:
+        return set.union(*by_part)
+    return set.intersection(*by_part)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    if not isinstance(value, Mapping):
+        return {}
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value
 
 
 def _texts(value: Any) -> list[str]:
@@ -347,12 +426,11 @@ def paths_of(value: Any) -> dict[str, frozenset[str]]:
     >>> paths_of({"user": {"id": 7}, "tags": ["a"]})
     {'user.id': frozenset({'integer'}), 'tags[]': frozenset({'string'})}
     """
-    max_values = 1_000
     types: dict[str, frozenset[str]] = {}
-    for path, kind in islice(_walk(value, "", 0), max_values):
+    for path, kind in islice(_walk(value, "", 0), SCHEMA_LIMITS.values):
         if kind == "null":
             continue
-        if path in types or len(types) < MAX_LEAVES:
+        if path in types or len(types) < SCHEMA_LIMITS.leaves:
             types[path] = types.get(path, frozenset()) | {kind}
     return types
 
@@ -363,7 +441,10 @@ def shows_fields(output: Any) -> bool:
         return bool(output) and not output.get("error") and not output.get("errors")
     if not isinstance(output, (list, tuple)):
         return False
-    return any(isinstance(element, (Mapping, list, tuple)) for element in output)
+    for element in output:
+        if isinstance(element, (Mapping, list, tuple)):
+            return True
+    return False
 
 
 def is_field(key: Any) -> bool:
@@ -383,32 +464,57 @@ def is_table(value: Mapping[Any, Any]) -> bool:
     look like short ids ("o1", "C-2"), or hold a digit and lead to objects; or if at least two lead to objects that all
     have the same fields.
     """
-    max_fields = 96
     keys = [str(key) for key in value]
     fields = [key for key in value if is_field(key)]
-    if len(keys) > max_fields or 2 * len(fields) < len(keys):
+    if len(keys) > SCHEMA_LIMITS.fields or 2 * len(fields) < len(keys):
         return True
-    if any("@" in key[1:] for key in keys):
-        return True
+    for key in keys:
+        # A field may begin with "@"; an e-mail address has it within.
+        if "@" in key[1:]:
+            return True
     rows = list(value.values())
-    leads_to_objects = all(isinstance(row, Mapping) and row for row in rows)
-    short_id = _DIGIT.search if leads_to_objects else _SHORT_ID.fullmatch
-    if all(short_id(key) for key in keys):
+    if not _are_objects(rows):
+        return all(map(_SHORT_ID.fullmatch, keys))
+    if all(map(_DIGIT.search, keys)):
         return True
-    return leads_to_objects and len(keys) > 1 and all(row.keys() == rows[0].keys() for row in rows)
+    return len(rows) > 1 and _have_same_fields(rows)
+
+
+def _are_objects(rows: Sequence[Any]) -> bool:
+    """Return True if all rows are objects with content."""
+    for row in rows:
+        if not isinstance(row, Mapping) or not row:
+            return False
+    return True
+
+
+def _have_same_fields(rows: Sequence[Mapping[str, Any]]) -> bool:
+    for row in rows:
+        if row.keys() != rows[0].keys():
+            return False
+    return True
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     """Yield path and JSON type of the values in a result."""
-    max_rows = 5  # of a list or a table
     is_container = isinstance(value, (Mapping, list, tuple)) and len(value) > 0
-    if not is_container or depth >= MAX_DEPTH:
+    if not is_container or depth >= SCHEMA_LIMITS.depth:
         yield path, type_of(value)
-    elif isinstance(value, Mapping) and not is_table(value):
-        for key, inner in value.items():
-            if is_field(key):
-                yield from _walk(inner, f"{path}.{key}" if path else key, depth + 1)
-    else:
-        rows = value.values() if isinstance(value, Mapping) else value
-        for inner in islice(rows, max_rows):
-            yield from _walk(inner, f"{path}[]", depth + 1)
+        return
+    rows = value
+    if isinstance(value, Mapping):
+        if not is_table(value):
+            yield from _walk_fields(value, path, depth)
+            return
+        rows = value.values()
+    for row in islice(rows, SCHEMA_LIMITS.rows):
+        yield from _walk(row, f"{path}[]", depth + 1)
+
+
+def _walk_fields(value: Mapping[Any, Any], path: str, depth: int) -> Iterator[tuple[str, str]]:
+    before = ""
+    if path:
+        before = f"{path}."
+    for key, inner in value.items():
+        if is_field(key):
+            yield from _walk(inner, f"{before}{key}", depth + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
@@ -16,11 +17,25 @@ from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.words import STOP_WORDS, stem, telling_stems, words
 
-MAX_CHARS: Final = 4000
-"""Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
-MAX_PARAMETERS: Final = 100
-MANY_TOOLS: Final = 3
-"""Tools that must use a word for it to be a piece of others, or a sentence for it to be left out."""
+
+@dataclass(frozen=True, slots=True)
+class WordingLimits:
+    """Bounds of reading tools.
+
+    Attributes:
+        chars: characters of a description; the rest of a long one is detail, and would drown the name.
+        parameters: parameters of a tool.
+        many_tools: tools that must use a word for it to be a piece of others, or a sentence for it to be left out.
+        embedded: characters of a tool's text for an embedder.
+    """
+
+    chars: int = 4_000
+    parameters: int = 100
+    many_tools: int = 3
+    embedded: int = 1_000
+
+
+WORDING_LIMITS: Final = WordingLimits()
 
 
 def kit_name(spec: Described) -> str:
@@ -40,7 +55,9 @@ def kit_name(spec: Described) -> str:
 def kit_of(spec: Described) -> str:
     """Return the identity of a toolkit, "" if the tool is on its own: equal names in two categories differ."""
     name = kit_name(spec)
-    return f"{spec.category}\n{name}" if name else ""
+    if not name:
+        return ""
+    return f"{spec.category}\n{name}"
 
 
 class ToolFields(NamedTuple):
@@ -71,9 +88,10 @@ class Wording:
         self._count(spec, -1)
 
     def _count(self, spec: Described, sign: int) -> None:
-        used = {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
+        used = {*words(spec.description[: WORDING_LIMITS.chars]), *words(kit_name(spec)), *words(spec.name)}
         self._uses.update(dict.fromkeys(used, sign))
         self._sentences.update(dict.fromkeys(_sentences(spec), sign))
+        # A word of one tool may be a piece of another's glued word.
         self.pieces.cache_clear()
         self.identifier.cache_clear()
 
@@ -83,16 +101,16 @@ class Wording:
         in_toolkit = set(toolkit)
         parameters: list[str] = []
         descriptions: list[str] = []
-        for name in list(spec.properties)[:MAX_PARAMETERS]:
+        for name in list(spec.properties)[: WORDING_LIMITS.parameters]:
             parameters += self.identifier(name)
             description = spec.properties[name].get("description")
             if isinstance(description, str):
                 descriptions.append(description)
         return ToolFields(
             name=tuple([word for word in self.identifier(spec.name) if word not in in_toolkit]),
-            description=tuple(telling_stems(spec.description[:MAX_CHARS])),
+            description=tuple(telling_stems(spec.description[: WORDING_LIMITS.chars])),
             parameters=tuple(parameters),
-            described=tuple(telling_stems(" ".join(descriptions)[:MAX_CHARS])),
+            described=tuple(telling_stems(" ".join(descriptions)[: WORDING_LIMITS.chars])),
             toolkit=toolkit,
             category=tuple(telling_stems(f"{spec.category} {names_in(spec.route)}")),
         )
@@ -107,13 +125,13 @@ class Wording:
         return tuple(stems)
 
     def own_words(self, spec: Described) -> str:
-        """Return the description without sentences of MANY_TOOLS or more tools; all of it if none is left.
+        """Return the description without sentences of three or more tools; all of it if none is left.
 
         Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
         tools alike.
         """
         sentences = _sentences(spec)
-        own = [sentence for sentence in sentences if self._sentences[sentence] < MANY_TOOLS]
+        own = [sentence for sentence in sentences if self._sentences[sentence] < WORDING_LIMITS.many_tools]
         return " ".join(own or sentences)
 
     def plain(self, text: str) -> str:
@@ -131,7 +149,7 @@ class Wording:
         shortest, longest, longest_piece = 6, 48, 14  # letters
         if not (shortest <= len(word) <= longest and word.isascii() and word.isalpha()):
             return ()
-        least_uses = max(MANY_TOOLS, self._uses[word] + 1)
+        least_uses = max(WORDING_LIMITS.many_tools, self._uses[word] + 1)
         # The cheapest way to split word[:end], by `end`.
         best: list[_Split | None] = [_Split(0, ())] + [None] * len(word)
         for end in range(2, len(word) + 1):
@@ -140,13 +158,17 @@ class Wording:
                 piece = word[start:end]
                 if before is None or len(piece) == len(word) or not self._is_piece(piece, least_uses):
                     continue
-                # Three letters are a word by chance more often than more letters are.
-                cost = before.cost + (3 if len(piece) <= 3 else 1)
+                cost = before.cost + 1
+                if len(piece) <= 3:
+                    # Three letters are a word by chance more often than more letters are.
+                    cost += 2
                 known = best[end]
                 if known is None or cost < known.cost:
                     best[end] = _Split(cost, (*before.pieces, piece))
         whole = best[len(word)]
-        return whole.pieces if whole is not None else ()
+        if whole is None:
+            return ()
+        return whole.pieces
 
     def _is_piece(self, piece: str, least_uses: int) -> bool:
         if len(piece) < 3:
@@ -161,14 +183,13 @@ class _Split(NamedTuple):
 
 def embedded_text(spec: Described, wording: Wording) -> str:
     """Return the text of a tool for an embedder: its name in words, description, parameters and category."""
-    max_chars = 1000
     name = wording.plain(spec.name)
     kit = kit_name(spec)
     if kit:
         name = f"{kit}: {_without(name, wording.plain(kit))}"
-    parameters = ", ".join(list(spec.properties)[:MAX_PARAMETERS])
+    parameters = ", ".join(list(spec.properties)[: WORDING_LIMITS.parameters])
     parts = [name, wording.own_words(spec), parameters, spec.category]
-    return ". ".join([part for part in parts if part])[:max_chars]
+    return ". ".join([part for part in parts if part])[: WORDING_LIMITS.embedded]
 
 
 def _without(name: str, kit: str) -> str:
@@ -179,7 +200,7 @@ def _without(name: str, kit: str) -> str:
 
 
 def _sentences(spec: Described) -> list[str]:
-    return re.split(SENTENCE_END, " ".join(spec.description[:MAX_CHARS].split()))
+    return re.split(SENTENCE_END, " ".join(spec.description[: WORDING_LIMITS.chars].split()))
 
 
 def tool_text(spec: Described) -> str:

@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.looks import KINDS, MONTHS, WHOLE, Kind, scanner
 from langgraph_toolmem.text.names import name_spans
+from langgraph_toolmem.text.words import has_digit
 
 MAX_CHARS: Final = 6000
 """Characters of a text that are read."""
@@ -110,11 +111,14 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
         types: types of known values, by value, including values that looks do not show.
     """
     text = text[:MAX_CHARS]
-    labels = {value.lower(): label for value, label in (types or {}).items()}
-    spans: list[tuple[int, int, str]] = []
+    labels: dict[str, str] = {}
+    if types is not None:
+        for known, label in types.items():
+            labels[known.lower()] = label
+    slots: list[_TextSlot] = []
     taken = _Taken(len(text))
     for value in values_in(text):
-        spans.append((value.start, value.end, labels.get(value.text.lower(), value.kind)))
+        slots.append(_TextSlot(value.start, value.end, labels.get(value.text.lower(), value.kind)))
         taken.add(value.start, value.end)
     low = lowered(text)
     for known in _longest_first(labels):
@@ -122,18 +126,27 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
             end = start + len(known)
             if not taken.overlaps(start, end):
                 taken.add(start, end)
-                spans.append((start, end, labels[known]))
+                slots.append(_TextSlot(start, end, labels[known]))
     parts: list[str] = []
     end_of_last = 0
-    for start, end, label in sorted(spans):
-        parts += [text[end_of_last:start], f"<{label}>"]
-        end_of_last = end
+    for slot in sorted(slots):
+        parts += [text[end_of_last : slot.start], f"<{slot.label}>"]
+        end_of_last = slot.end
     parts.append(text[end_of_last:])
     return " ".join("".join(parts).split())
 
 
+class _TextSlot(NamedTuple):
+    """A span of a text that a label replaces."""
+
+    start: int
+    end: int
+    label: str
+
+
 def _longest_first(values: Mapping[str, str]) -> list[str]:
     """Return the values that are long enough to be looked for in a text; equally long ones by alphabet."""
+    # One or two letters stand within other texts by chance.
     by_alphabet = sorted([value for value in values if len(value) > 2])
     return sorted(by_alphabet, key=len, reverse=True)
 
@@ -143,12 +156,15 @@ def lowered(text: str) -> str:
     low = text.lower()
     if len(low) == len(text):
         return low
-    return "".join([_lowered_char(char) for char in text])
+    # "İ" becomes "i" and a dot.
+    return "".join(map(_lowered_char, text))
 
 
 def _lowered_char(char: str) -> str:
     low = char.lower()
-    return low if len(low) == 1 else char
+    if len(low) > 1:
+        return char
+    return low
 
 
 def _whole(value: str, text: str) -> Iterator[int]:
@@ -182,7 +198,7 @@ def kind_of(value: str) -> Kind | Literal[""]:
     pattern, kind_by_group = scanner(WHOLE)
     if match := pattern.fullmatch(stripped):
         return kind_by_group[match.lastindex or 0]
-    if " " not in stripped and any(char.isdigit() for char in stripped):
+    if " " not in stripped and has_digit(stripped):
         return "ID"
     return ""
 
@@ -190,8 +206,6 @@ def kind_of(value: str) -> Kind | Literal[""]:
 # --- texts as a source ---
 
 _WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
-BYTES_A_CHARACTER: Final = 50
-"""Bytes of a `Text`, with the tables that are made of it later, for each of its characters (measured)."""
 
 
 @dataclass
@@ -242,7 +256,9 @@ class Text:
 
 
 def _bytes_of_words(raw: str) -> int:
-    return BYTES_A_CHARACTER * min(len(raw), MAX_CHARS)
+    # Bytes of a `Text` for each of its characters, with the tables that are made of it later (measured).
+    bytes_a_character = 50
+    return bytes_a_character * min(len(raw), MAX_CHARS)
 
 
 @cached(mebibytes=8, weigh=_bytes_of_words)
@@ -274,14 +290,18 @@ def shape_of(token: str) -> str | None:
     if kind == "EMAIL":
         return "<email>"
     if kind == "DATE" and token[4:5] == "-":
-        return "<datetime>" if len(token) > 10 else "<date>"
+        if len(token) > 10:
+            return "<datetime>"
+        return "<date>"
     if "/" in token or "\\" in token:
         return "<path>"
-    if not any(char.isdigit() for char in token):
+    if not has_digit(token):
         return _shape_without_digits(token, kind)
-    if token.isdigit():
-        return f"<digits{len(token)}>" if len(token) > 3 else "<number>"
-    return _shape_with_digits(token, kind)
+    if not token.isdigit():
+        return _shape_with_digits(token, kind)
+    if len(token) > 3:
+        return f"<digits{len(token)}>"
+    return "<number>"
 
 
 def _shape_with_digits(token: str, kind: str) -> str:

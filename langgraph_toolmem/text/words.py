@@ -16,8 +16,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 
@@ -38,6 +39,14 @@ def unaccented(text: str) -> str:
 _PIECE = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+
+def has_digit(token: str) -> bool:
+    """Return True for a number or an identifier."""
+    for char in token:
+        if char.isdigit():
+            return True
+    return False
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -67,7 +76,10 @@ def words(text: str, *, stems: bool = False) -> list[str]:
     longest_cached = 48  # characters: longer tokens are data (base64, JSON without spaces) and would fill the cache
     split: list[str] = []
     for token in text.split():
-        split += _words_of_token(token) if len(token) <= longest_cached else _split_token(token)
+        if len(token) <= longest_cached:
+            split += _words_of_token(token)
+        else:
+            split += _split_token(token)
     if stems:
         # `map` calls the cached function from C: a comprehension took 1.1 to 1.8 times as long on 12 words.
         return list(map(stem, split))
@@ -81,7 +93,8 @@ def _split_token(token: str) -> tuple[str, ...]:
             if _UNSPACED.search(word):
                 # Scripts without spaces: characters and their pairs stand in for words.
                 parts += word
-                parts += [first + second for first, second in pairwise(word)]
+                for first, second in pairwise(word):
+                    parts.append(first + second)
             else:
                 parts.append(word.casefold())
     return tuple(parts)
@@ -104,6 +117,7 @@ def stem(word: str) -> str:
     >>> [stem(w) for w in ("creating", "creates", "creation", "cities", "status")]
     ['creat', 'creat', 'creat', 'city', 'status']
     """
+    # Endings of other languages mean something else, and an id is no word.
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     word = _without_plural(word)
@@ -148,10 +162,21 @@ STOP_STEMS: Final = frozenset(map(stem, STOP_WORDS))
 
 # --- texts compared ---
 
-STOP_WEIGHT: Final = 0.15
-"""Weight of a stop word. It is not 0: only "to" and "from" tell two booking tools apart."""
-PAIR_WEIGHT: Final = 0.5
-"""Weight of two neighbouring stems, next to 1 for one stem."""
+
+@dataclass(frozen=True, slots=True)
+class FeatureWeights:
+    """Weights of features, next to 1 for a stem.
+
+    Attributes:
+        stop: of a stop word. It is not 0: only "to" and "from" tell two booking tools apart.
+        pair: of two neighbouring stems.
+    """
+
+    stop: float = 0.15
+    pair: float = 0.5
+
+
+FEATURE_WEIGHTS: Final = FeatureWeights()
 
 
 def features(text: str) -> dict[str, float]:
@@ -161,13 +186,14 @@ def features(text: str) -> dict[str, float]:
     """
     stems = words(text, stems=True)
     content = [word for word in stems if word not in STOP_STEMS]
-    weights = dict.fromkeys(stems, STOP_WEIGHT)
+    weights = dict.fromkeys(stems, FEATURE_WEIGHTS.stop)
     for word, occurrences in Counter(content).items():
         weights[word] = 1 + math.log(occurrences)
     for first, second in pairwise(content):
-        weights[f"{first} {second}"] = PAIR_WEIGHT
+        weights[f"{first} {second}"] = FEATURE_WEIGHTS.pair
     if not weights:
-        return {"": 1.0}  # a zero vector has no cosine
+        # A zero vector has no cosine.
+        return {"": 1.0}
     return weights
 
 
@@ -177,8 +203,11 @@ def grams(term: str) -> tuple[str, ...]:
     if " " in term:
         return ()
     framed = f"<{term}>"
-    starts = range(len(framed) - 3)
-    return tuple([f"~{framed[start : start + 4]}" for start in starts])
+    parts = []
+    for start in range(len(framed) - 3):
+        # The mark keeps a part of a word apart from a word of four letters.
+        parts.append(f"~{framed[start : start + 4]}")
+    return tuple(parts)
 
 
 def similarity(left: Mapping[str, float], right: Mapping[str, float]) -> float:
@@ -197,8 +226,18 @@ def rarity(uses: float, total: float) -> float:
     return math.log(1 + (total - uses + 0.5) / (uses + 0.5))
 
 
+class LexicalHit(NamedTuple):
+    """The id of a text, and its score for a query, from 0 to 1."""
+
+    key: str
+    score: float
+
+
 class LexicalIndex:
     """An index that ranks texts by BM25 over their `features`. In RAM, rebuilt on open.
+
+    It is an index of its own: it weighs stop words and pairs in plain Python and never changes, where `WordIndex` of
+    the tool search counts words in arrays, for many queries at once, and grows.
 
     score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|))
     with idf(f) = ln(1 + (N − n_f + ½) / (n_f + ½)), divided by the score of an infinitely repeated
@@ -212,19 +251,22 @@ class LexicalIndex:
     b = 0.75
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
-        documents = {key: features(text) for key, text in texts}
+        documents: dict[str, dict[str, float]] = {}
+        for key, text in texts:
+            documents[key] = features(text)
         sizes = [sum(weights.values()) for weights in documents.values()]
-        mean_size = sum(sizes) / len(sizes) if sizes else 1.0
+        mean_size = sum(sizes) / max(len(sizes), 1)
         self._ids = list(documents)
         self._postings: dict[str, list[tuple[int, float]]] = {}
         for number, (weights, size) in enumerate(zip(documents.values(), sizes, strict=True)):
+            # The part of a score that no query changes is computed once.
             saturation = self.k1 * (1 - self.b + self.b * size / mean_size)
-            for key, weight in weights.items():
+            for feature, weight in weights.items():
                 part = weight * (self.k1 + 1) / (weight + saturation)
-                self._postings.setdefault(key, []).append((number, part))
+                self._postings.setdefault(feature, []).append((number, part))
 
-    def search(self, query: str, k: int) -> list[tuple[str, float]]:
-        """Return the best k (id, score), best first, without texts that share nothing with the query.
+    def search(self, query: str, k: int) -> list[LexicalHit]:
+        """Return the best k texts, best first, without texts that share nothing with the query.
 
         Ties keep the order in which the texts were given.
         """
@@ -243,4 +285,4 @@ class LexicalIndex:
             return score, -number
 
         best = heapq.nlargest(max(k, 0), scores.items(), key=rank)
-        return [(self._ids[number], score / highest_possible) for number, score in best]
+        return [LexicalHit(self._ids[number], score / highest_possible) for number, score in best]

@@ -15,7 +15,7 @@ import numpy as np
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRun, PastRuns
 from langgraph_toolmem.navigator.tool_search.search import Floats, ToolHit, ToolSearcher, WordIndex, probability
-from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
+from langgraph_toolmem.text.requests import REQUEST_LIMITS
 from langgraph_toolmem.text.tools import kit_name, kit_of
 from langgraph_toolmem.text.words import telling_stems
 
@@ -77,7 +77,7 @@ class Precedents:
 
     def add(self, tools: Iterable[str], request: str = "", *, key: str | None = None) -> None:
         """Add an episode, in place of one with its key; one without a call is nothing."""
-        called, words = frozenset(tools), tuple(telling_stems(request[:MAX_REQUEST_CHARS]))
+        called, words = frozenset(tools), tuple(telling_stems(request[: REQUEST_LIMITS.chars]))
         # An episode without a key stays beside all others.
         own_key: object = key
         if key is None:
@@ -102,7 +102,7 @@ class Precedents:
 
     def votes(self, request: str) -> dict[str, float]:
         """Return the tools that were called for similar requests, with their share of the votes."""
-        words = telling_stems(request[:MAX_REQUEST_CHARS])
+        words = telling_stems(request[: REQUEST_LIMITS.chars])
         with self._lock:
             if not words or not self._tools:
                 return {}

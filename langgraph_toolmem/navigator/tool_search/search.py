@@ -34,7 +34,7 @@ from langgraph_toolmem.navigator.tool_search.effects import Wanted, effect_of, h
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
+from langgraph_toolmem.text.requests import REQUEST_LIMITS, is_small_talk, split_clauses
 from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
 from langgraph_toolmem.text.words import STOP_WORDS, rarity, telling_stems
 
@@ -228,7 +228,7 @@ class SearchRequest(NamedTuple):
 
 def read(query: str) -> SearchRequest | None:
     """Return a request without the pieces that ask for nothing; None if nothing is left."""
-    query = query[:MAX_REQUEST_CHARS]
+    query = query[: REQUEST_LIMITS.chars]
     if not telling_stems(query) or is_small_talk(query, STOP_WORDS):
         return None
     pieces = split_clauses(query)

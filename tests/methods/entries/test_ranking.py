@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import RecallPolicy
 from langgraph_toolmem.entries.recall import RELEVANCE, Match, PastRequest, TermWeights, rank
-from langgraph_toolmem.text.requests import MAX_TERMS, is_usual, terms_of
+from langgraph_toolmem.text.requests import REQUEST_LIMITS, is_usual, terms_of
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
 PLACES = ("Oslo", "Porto", "Quito", "Riga", "Seoul", "Tunis", "Utrecht", "Vienna", "Warsaw", "Zagreb")
@@ -50,7 +50,10 @@ def kinds(query: str) -> list[str]:
 def test_terms_are_words_and_pairs_with_the_edges() -> None:
     assert terms_of("send it") == ("send", "it", "<edge> send", "send it", "it <edge>")
     assert terms_of("  ?! ") == ()
-    assert len(terms_of(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900)))))) <= MAX_TERMS
+    assert (
+        len(terms_of(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900))))))
+        <= REQUEST_LIMITS.terms
+    )
     assert is_usual("please")
     assert is_usual("of the")
     assert not is_usual("of meetings")

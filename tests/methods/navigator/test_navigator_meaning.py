@@ -11,7 +11,7 @@ from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.problem import value_source
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import Port, meaning_of, outputs_of
-from langgraph_toolmem.text.schema import MAX_DEPTH, Leaf, leaves_of, paths_of
+from langgraph_toolmem.text.schema import SCHEMA_LIMITS, Leaf, leaves_of, paths_of
 
 # --- schemas ---
 
@@ -43,7 +43,7 @@ def test_references_are_followed_and_circles_end():
     found = paths({"properties": {"root": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}})
 
     assert found[:2] == ["root.id", "root.next.id"]
-    assert max(path.count(".") for path in found) == MAX_DEPTH - 1
+    assert max(path.count(".") for path in found) == SCHEMA_LIMITS.depth - 1
 
 
 @pytest.mark.parametrize(
