@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from langgraph_toolmem.base.caches import cached
 
@@ -226,13 +226,6 @@ def rarity(uses: float, total: float) -> float:
     return math.log(1 + (total - uses + 0.5) / (uses + 0.5))
 
 
-class LexicalHit(NamedTuple):
-    """The id of a text, and its score for a query, from 0 to 1."""
-
-    key: str
-    score: float
-
-
 class LexicalIndex:
     """An index that ranks texts by BM25 over their `features`. In RAM, rebuilt on open.
 
@@ -265,8 +258,8 @@ class LexicalIndex:
                 part = weight * (self.k1 + 1) / (weight + saturation)
                 self._postings.setdefault(feature, []).append((number, part))
 
-    def search(self, query: str, k: int) -> list[LexicalHit]:
-        """Return the best k texts, best first, without texts that share nothing with the query.
+    def search(self, query: str, k: int) -> list[tuple[str, float]]:
+        """Return the best k (id, score), best first, without texts that share nothing with the query.
 
         Ties keep the order in which the texts were given.
         """
@@ -285,4 +278,4 @@ class LexicalIndex:
             return score, -number
 
         best = heapq.nlargest(max(k, 0), scores.items(), key=rank)
-        return [LexicalHit(self._ids[number], score / highest_possible) for number, score in best]
+        return [(self._ids[number], score / highest_possible) for number, score in best]
