@@ -127,7 +127,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     if named is not None:
         return named
     levels = [level for level in levels if level]
-    own = NameWords((), "")
+    own = OwnWords((), "")
     if levels:
         own = _own_words(levels[-1])
     heads = own.words or ("result",)
@@ -258,7 +258,7 @@ def _means_caller(part: str) -> bool:
     return len(said) == 1 and said[0] in LEXICON.caller
 
 
-class NameWords(NamedTuple):
+class OwnWords(NamedTuple):
     """The words of a name that carry its meaning, and its role."""
 
     words: tuple[str, ...]
@@ -266,7 +266,7 @@ class NameWords(NamedTuple):
 
 
 @cached(mebibytes=8)
-def _own_words(name: str) -> NameWords:
+def _own_words(name: str) -> OwnWords:
     all_words = canonical(name)
     role: Role = ""
     own: list[str] = []
@@ -279,7 +279,7 @@ def _own_words(name: str) -> NameWords:
             own.append(word)
     if len(own) > 1:
         own = [word for word in own if not _is_noise(word)] or own
-    return NameWords(tuple(dict.fromkeys(own)) or all_words, role)
+    return OwnWords(tuple(dict.fromkeys(own)) or all_words, role)
 
 
 def _side_of(word: str) -> Role:
