@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_OVER: Final = (GraphBubbleUp, CancelledError)
-"""An interrupt, a drain, a cancelled call: the run is not over, or its caller gave it up."""
+"""An interrupt, a drain, a cancelled call: the run is not over, or its caller gave it up. No tool or model failed."""
 
 
 @dataclass(slots=True)
@@ -111,10 +111,12 @@ class AtModel:
             asks: asks the model.
         """
         owner, turn = self._owner_of(call), turn_of(call.messages)
+        # The answer may still be replaced, and an error handled: both are learned once the state shows the outcome.
         open_call = OpenCall(owner, self._history(call), call.model_input)
         request = RequestParts(ask.system, ask.messages, ask.tools, ask.settings, call.model, call.tool_choice)
         with self.errors:
             self._begin(call, owner, turn)
+        # An answer was made for look-ups that leave one by one: each of them has a model call, which asks nobody.
         waiting = self._or_log(self._waiting, call, request)
         if waiting is not None:
             self._keep(open_call, turn, waiting.messages)
@@ -127,6 +129,7 @@ class AtModel:
                 return ModelAnswer([output.answer])
             ask = self._without(ask, call, output)
             outputs.append(output)
+        # Behind all steps: a call in place of the model needs no hints, and all hints stand in one message.
         ask = self._or_log(self._hinted, ask, call, outputs) or ask
         exchange = yield from self._looked_up(call)
         try:
@@ -135,10 +138,12 @@ class AtModel:
             else:
                 answer = yield from self._ask_and_prefetch(ask, call, asks)
         except Exception as error:
+            # A retry or a fallback of the host may handle it: it is pending until the thread goes on.
             if not isinstance(error, _NOT_OVER):
                 self._model_failed(open_call, turn, call, error)
             raise
-        if exchange.steps:  # empty by now if the provider refused them
+        # Empty by now if the provider refused them.
+        if exchange.steps:
             answer = self._or_log(self._first_given_out, call, request, exchange, answer) or answer
         self._keep(open_call, turn, answer.messages)
         return answer
@@ -146,12 +151,15 @@ class AtModel:
     def _ask_and_prefetch(self, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
         """Ask the model, and run likely look-ups while it answers."""
         prefetcher = self._prefetcher
-        batch = prefetcher.begin(call) if prefetcher is not None and is_active() else None
-        if prefetcher is None or batch is None:
+        if prefetcher is None or not is_active():
+            return (yield from self._ask(ask, call, asks, Asking()))
+        batch = prefetcher.begin(call)
+        if batch is None:
             return (yield from self._ask(ask, call, asks, Asking()))
         try:
             answer = yield from self._ask(ask, call, asks, Asking(batch.listener))
-        except BaseException:  # also a caller that gave the call up: nothing started for it may go on
+        # Also a caller that gave the call up: nothing started for it may go on.
+        except BaseException:
             prefetcher.dropped(batch)
             raise
         return replace(answer, messages=prefetcher.answered(batch, answer.messages))
@@ -160,6 +168,7 @@ class AtModel:
         """Ask the model, with the tools that tool search offers it."""
         offer = self._offer(ask, call)
         costs = self.core.costs
+        # The model's time alone, so that the report does not count the memory's own work as waiting.
         begun = costs.clock()
         answer = yield from asks(replace(ask, tools=offer.tools, messages=self._readable(call, offer.messages)), how)
         costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
@@ -185,6 +194,7 @@ class AtModel:
         while self._context.may_show(call):
             quoted = self._context.quotes(call)
             try:
+                # Not streamed: the look-ups leave before the answer, and chunks cannot be taken back.
                 return (yield from self._ask(shown, call, asks, Asking(streams=False)))
             except Exception as error:
                 if isinstance(error, _NOT_OVER) or not self._context.refused(call, error, quoted=quoted):
@@ -217,7 +227,11 @@ class AtModel:
         return kept
 
     def _owner_of(self, call: Call) -> CallOwner:
-        messages = call.state.get("messages") if isinstance(call.state, Mapping) else None
+        # By the state's messages where there are some: the host's middleware may trim those of the request, and the
+        # first one stands for a run without a thread id.
+        messages = None
+        if isinstance(call.state, Mapping):
+            messages = call.state.get("messages")
         return owner_of_call(call.thread_id, call.user_id, messages or call.messages)
 
     def _history(self, call: Call) -> ThreadHistory:
@@ -249,12 +263,14 @@ class AtModel:
         if not output.left_out:
             return ask
         left = [tool for tool in ask.tools if name_of(tool) not in output.left_out]
+        # Later steps must not choose a tool that the model is not offered.
         if len(left) == len(ask.tools):
             return ask
         call.offered, call.tools = left, self.core.catalogue.offered(left)
         return replace(ask, tools=left)
 
     def _hinted(self, ask: ModelAsk, call: Call, outputs: Sequence[StepOutput]) -> ModelAsk:
+        # Only asked for where hints need the run: parsing it costs each model call.
         def read() -> Run:
             return self.core.read(call.messages, call.thread_id)
 
@@ -274,8 +290,10 @@ class AtModel:
             return Offer(ask.tools, ask.messages)
         with self.errors:
             if is_active():
-                how: dict[str, Any] = {"insisted": call.insisted, "thread_id": call.thread_id}
-                return self._deferred.offer(ask.tools, ask.messages, call.model, **how)
+                return self._deferred.offer(
+                    ask.tools, ask.messages, call.model, insisted=call.insisted, thread_id=call.thread_id
+                )
+        # Switched off, or failed: the model gets all tools, without the two of the search.
         return Offer([tool for tool in ask.tools if name_of(tool) not in (SEARCH_TOOL, CALL_TOOL)], ask.messages)
 
     def _taken(self, answer: list[Any], offer: Offer, ask: ModelAsk, call: Call) -> list[Any]:
@@ -284,6 +302,7 @@ class AtModel:
             return answer
         taken: list[Any] = []
         for message in answer:
+            # The model calls tools by `call_tool`; the host knows the real ones alone.
             if isinstance(message, AIMessage):
                 message = self._deferred.take(message, ask.tools, insisted=call.insisted)
                 self._deferred.note(offer, message, ask.tools, ask.messages)
@@ -294,6 +313,7 @@ class AtModel:
 
     def end(self, call: Call) -> StepGenerator[Any]:
         """Learn the last answer, and let the steps act that act at the end of a run."""
+        # The end of a run shows its last answer, for which no further model call comes.
         with self.errors:
             call.messages = self.core.open_calls.end(self._owner_of(call), call.messages)
             new = self.core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
@@ -328,7 +348,8 @@ class AtModel:
             call_id = request.tool_call["id"] or ""
             messages = self.recorder.messages_of(request)
             open_call = self._open_call_of(request)
-            if open_call is None:  # another process asked the model
+            # Another process asked the model, or the call was settled: nothing more was expected of it.
+            if open_call is None:
                 open_call = OpenCall(owner_of_call(thread_id, user_id, messages), ThreadHistory(messages))
                 self.core.open_calls.answered(open_call, turn_of(messages))
 

@@ -47,12 +47,15 @@ def copy_with(model: Model, mixins: Mixins, value: Any) -> Model:
         value: of the mixins' attribute.
     """
     copied: Model = copy.copy(model)
+    # Past pydantic's own `__setattr__`, which takes fields alone and may forbid changes.
     object.__setattr__(copied, "__class__", _subclass(type(model), mixins))
     private = dict(getattr(copied, "__pydantic_private__", None) or {})
-    object.__setattr__(copied, "__pydantic_private__", {**private, mixins.attribute: value})
+    private[mixins.attribute] = value
+    object.__setattr__(copied, "__pydantic_private__", private)
     return copied
 
 
+# One class for each model class, so that copies of two models are of the same type, as the models are.
 @lru_cache(maxsize=128)
 def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
     before: list[type] = [mixins.generates]
@@ -60,6 +63,7 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
         before.append(mixins.streams)
     if base._astream is not BaseChatModel._astream:
         before.append(mixins.streams_async)
+    # Under the name of the model's class: traces, serializers and providers' checks by name see no other model.
     members = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
@@ -67,6 +71,7 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
         "__annotations__": {mixins.attribute: Any},
         mixins.attribute: PrivateAttr(default=None),
     }
+    # By pydantic's metaclass, which makes the private attribute.
     make: Any = type(base)
     made: type[BaseChatModel] = make(base.__name__, (*before, base), members)
     return made
@@ -74,6 +79,7 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
 
 def chunk_of(message: BaseMessage, generation_info: dict[str, Any] | None = None) -> ChatGenerationChunk:
     """Return a whole answer as the one chunk of a stream."""
+    # Chunks carry arguments as JSON text, also those of a whole call.
     pieces = []
     for index, call in enumerate(getattr(message, "tool_calls", ())):
         pieces.append(tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=index))

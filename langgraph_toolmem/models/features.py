@@ -117,7 +117,8 @@ class MemoryOptions:
     def __post_init__(self) -> None:
         """Checks types, and turns `reflect` on for the features that read the kept runs."""
         if self.reflect is None:
-            object.__setattr__(self, "reflect", any(self.has(feature) for feature in READERS))
+            # Otherwise a beginner's `recall=True` would find nothing for ever: nobody keeps the runs.
+            object.__setattr__(self, "reflect", self._reads_kept_runs())
         for feature, kind in FEATURES.items():
             _check_option(feature, getattr(self, feature), kind.classes)
         for feature, settings in SETTINGS.items():
@@ -127,6 +128,9 @@ class MemoryOptions:
             if not isinstance(step, Step):
                 raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
         object.__setattr__(self, "steps", steps)
+
+    def _reads_kept_runs(self) -> bool:
+        return any(self.has(feature) for feature in READERS)
 
     def has(self, feature: str) -> bool:
         """Return True if a feature is switched on."""
@@ -154,7 +158,7 @@ class MemoryOptions:
 
 def _check_option(feature: str, given: Any, classes: tuple[type, ...]) -> None:
     if not isinstance(given, (bool, *classes)):
-        kinds = " or ".join(known.__name__ for known in classes)
+        kinds = " or ".join([known.__name__ for known in classes])
         raise ConfigurationError(f"{feature} must be True, False or an instance of {kinds}, not {given!r}.")
 
 
@@ -177,18 +181,23 @@ def steps_for(memory: ToolMemory, around: Surroundings, options: MemoryOptions) 
         options.node("tool_search", memory, always=[*around.always, *around.tools]),
     ]
     asked: list[Step[Any]] = [node.step for node in nodes if node is not None]
-    kinds = {type(step) for step in options.steps}
+    # A step that was given with arguments of its own takes the place of the one its method would make.
+    given_kinds = {type(step) for step in options.steps}
     for method in memory.core.listeners:
-        asked += [kind(method) for kind in method.steps if kind not in kinds]
+        for kind in method.steps:
+            if kind not in given_kinds:
+                asked.append(kind(method))
     return [*asked, *options.steps]
 
 
 def _shortcut(memory: ToolMemory, around: Surroundings, options: MemoryOptions) -> StepNode | None:
     """Return the node of the shortcut; in shadow mode where only look-ups before the model need its decisions."""
-    alone = next((feature for feature in ("prefetch", "context") if options.has(feature)), "")
+    alone = _feature_on_decisions(options)
     if alone and not options.has("shortcut"):
         policy = method_of(memory, Inertia, alone).policy
+        # It predicts and never acts: the look-ups rest on its decisions.
         options = replace(options, shortcut=policy.with_(shadow=True))
+    # Without tools of its own: here the model call has those that the request offers.
     node = options.node("shortcut", memory, tools=())
     if node is not None:
         step = cast("Shortcut", node.step)
@@ -196,3 +205,11 @@ def _shortcut(memory: ToolMemory, around: Surroundings, options: MemoryOptions) 
         step.enable_prefetch(options.prefetch, around.interceptors)
         step.enable_context(options.context, around.interceptors, recorded=around.recorded)
     return node
+
+
+def _feature_on_decisions(options: MemoryOptions) -> str:
+    """Return a feature that is on and needs the shortcut's decisions; "" if there is none."""
+    for feature in ("prefetch", "context"):
+        if options.has(feature):
+            return feature
+    return ""

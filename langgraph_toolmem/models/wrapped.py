@@ -113,7 +113,10 @@ def with_tool_memory(
             f"with_tool_memory takes a chat model, not {type(model).__name__}. Wrap the chat model first, then bind "
             "tools, retries or fallbacks to it."
         )
-    executed = {tool.name: tool for tool in executable_tools(tools).tools if isinstance(tool, BaseTool)}
+    executed: dict[str, BaseTool] = {}
+    for tool in executable_tools(tools).tools:
+        if isinstance(tool, BaseTool):
+            executed[tool.name] = tool
     around = Surroundings(
         interceptors=Interceptors(tools=frozenset(names_given("gated", gated))),
         takes_tools=False,
@@ -130,7 +133,8 @@ def with_tool_memory(
         steps=steps,
     )
     wanted = steps_for(memory, around, options)
-    memory.core.catalogue.offered(executed.values())  # reads the schemas once; raises here, not in a run
+    # Reads the schemas once; raises here, not in a run.
+    memory.core.catalogue.offered(executed.values())
     at_model = AtModel(memory.core, wanted, Recorder(memory), name=name)
     return copy_with(model, _MIXINS, ModelMemory(at_model, executed, name))
 
@@ -150,8 +154,10 @@ class ModelMemory:
 
     def begin(self, model: BaseChatModel, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> _Turn | None:
         """Return the model call as the memory sees it; None if the memory is not asked."""
+        # Without tools it is no step of an agent: a summarizer, or a structured answer, may use the same model.
         if _BUSY.get() or not kwargs.get("tools") or env_mode() == "off" or _is_cached(model):
             return None
+        # Without thread and user, runs of different people would be taken for one.
         given = _GIVEN.get()
         if not (given or {}).get("configurable") and var_child_runnable_config.get() is None:
             warn_once(NO_CONFIG, self.name)
@@ -163,11 +169,16 @@ class ModelMemory:
     def _turn(
         self, model: BaseChatModel, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], config: RunnableConfig
     ) -> _Turn:
-        system = next((message for message in messages if isinstance(message, SystemMessage)), None)
+        system = _system_of(messages)
         others = [message for message in messages if message is not system]
         runtime = runtime_of(config)
-        offered = [self._tools.get(bound_name or "", bound) for bound, bound_name in _bound_tools(kwargs["tools"])]
-        settings = {name: value for name, value in kwargs.items() if name not in ("tools", "tool_choice")}
+        # The executed tool where it is known: what was bound is a schema, without the marks of the tool.
+        offered: list[Any] = []
+        for bound in _bound_tools(kwargs["tools"]):
+            offered.append(self._tools.get(name_of(bound) or "", bound))
+        settings = dict(kwargs)
+        settings.pop("tools")
+        settings.pop("tool_choice", None)
         call = Call(
             list(others),
             thread_id_of(config, runtime),
@@ -184,10 +195,18 @@ class ModelMemory:
                 seen_messages(others, others),
                 runtime,
                 private=self.at_model.core.private,
+                # Nothing of the host comes between here and the provider.
                 complete=True,
             ),
         )
         return _Turn(self.at_model, call, ModelAsk(system, others, list(kwargs["tools"]), settings))
+
+
+def _system_of(messages: Sequence[BaseMessage]) -> SystemMessage | None:
+    for message in messages:
+        if isinstance(message, SystemMessage):
+            return message
+    return None
 
 
 class _Turn:
@@ -213,19 +232,26 @@ class _Turn:
             response: ChatResult | ChatGenerationChunk | None = yield Proceed(ask, streams=how.streams)
             if isinstance(response, ChatResult):
                 message = response.generations[0].message
+            elif response is None:
+                message = AIMessage("")  # a stream without chunks
             else:
-                message = AIMessage("") if response is None else message_of(response)
+                message = message_of(response)
             return ModelAnswer([message], response)
 
         return (yield from self._at_model.around(self._call, self._ask, asks))
 
     def changed(self, ask: ModelAsk, kwargs: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
         """Return messages and settings for the model, with what the memory changed in them."""
-        messages = [*([ask.system] if ask.system is not None else []), *ask.messages]
+        messages: list[BaseMessage] = []
+        if ask.system is not None:
+            messages.append(ask.system)
+        messages += ask.messages
         changed = {**kwargs, **ask.settings}
+        # The mark of the cache is a setting; behind a hint it moves to the message before.
         for name in self._ask.settings:
             if name not in ask.settings:
                 del changed[name]
+        # The memory only takes tools out; untouched, they are the host's own object, as it bound them.
         if len(ask.tools) != len(kwargs["tools"]):
             changed["tools"] = ask.tools
         return messages, changed
@@ -266,7 +292,7 @@ class _Invokes:
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         generate: Callable[..., ChatResult] = super()._generate  # type: ignore[misc]
-        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        turn = _turn_of(self, messages, kwargs)
         if turn is None:
             return generate(messages, stop=stop, run_manager=run_manager, **kwargs)
 
@@ -280,7 +306,7 @@ class _Invokes:
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         generate: Callable[..., Any] = super()._agenerate  # type: ignore[misc]
-        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        turn = _turn_of(self, messages, kwargs)
         if turn is None:
             result: ChatResult = await generate(messages, stop=stop, run_manager=run_manager, **kwargs)
             return result
@@ -304,7 +330,7 @@ class _Streams:
         self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         stream: Callable[..., Iterator[ChatGenerationChunk]] = super()._stream  # type: ignore[misc]
-        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        turn = _turn_of(self, messages, kwargs)
         if turn is None:
             yield from stream(messages, stop=stop, run_manager=run_manager, **kwargs)
             return
@@ -331,7 +357,7 @@ class _AsyncStreams:
         self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         stream: Callable[..., AsyncIterator[ChatGenerationChunk]] = super()._astream  # type: ignore[misc]
-        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        turn = _turn_of(self, messages, kwargs)
         if turn is None:
             async for chunk in stream(messages, stop=stop, run_manager=run_manager, **kwargs):
                 yield chunk
@@ -355,6 +381,15 @@ class _AsyncStreams:
 _MIXINS: Final = Mixins("_toolmem", _Invokes, _Streams, _AsyncStreams)
 
 
+def _turn_of(model: Any, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> _Turn | None:
+    """Return the model call as the memory of a copy sees it; None if the memory is not asked."""
+    memory: ModelMemory | None = model._toolmem
+    # A copy that pydantic made of the class, such as by validation, has no memory.
+    if memory is None:
+        return None
+    return memory.begin(model, messages, kwargs)
+
+
 # --- contexts ---
 
 
@@ -365,7 +400,8 @@ def _given(config: RunnableConfig | None) -> Iterator[None]:
     try:
         yield
     finally:
-        _GIVEN.set(before)  # not by a token: an async run may end in another context
+        # Not by a token: an async run may end in another context, where the token is invalid.
+        _GIVEN.set(before)
 
 
 @contextmanager
@@ -383,6 +419,7 @@ _END: Final = object()
 
 def _within(chunks: Iterator[Any], context: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
     """Yield chunks, each made within a context; what reads them is outside it."""
+    # A reader may ask this or another model between two chunks: that call must not find these values.
     while True:
         with context(*arguments):
             chunk = next(chunks, _END)
@@ -406,29 +443,32 @@ async def _awithin(chunks: AsyncIterator[Any], context: Callable[..., Any], *arg
 
 def _is_cached(model: BaseChatModel) -> bool:
     """Return True if answers of the model are kept in an LLM cache."""
+    # None: the model uses the global cache, if one is set.
     if model.cache is None:
         return get_llm_cache() is not None
     return bool(model.cache)
 
 
-def _bound_tools(bound: Iterable[Any]) -> Iterator[tuple[Any, str | None]]:
-    """Yield the tools that are bound to a model, in whatever form its provider takes, with their names."""
+def _bound_tools(bound: Iterable[Any]) -> Iterator[Any]:
+    """Yield the tools that are bound to a model, in whatever form its provider takes."""
     for tool in bound:
         declared = None
+        # Google binds all functions as one tool.
         if isinstance(tool, Mapping):
             declared = tool.get("function_declarations") or tool.get("functionDeclarations")
-        if isinstance(declared, Sequence):  # Google binds all functions as one tool
-            for function in declared:
-                yield function, name_of(function)
+        if isinstance(declared, Sequence):
+            yield from declared
         else:
-            yield tool, name_of(tool)
+            yield tool
 
 
 def _tool_choice(kwargs: Mapping[str, Any]) -> Any:
     choice = kwargs.get("tool_choice")
-    if isinstance(choice, Mapping) and choice.get("type") in ("auto", "any"):  # Anthropic's form
+    # Anthropic's form.
+    if isinstance(choice, Mapping) and choice.get("type") in ("auto", "any"):
         return choice["type"]
-    if choice is None and kwargs.get("tool_config") is not None:  # Google's form
+    # Google's form: it is not read, so it counts as forced, and the memory makes no call in the model's place.
+    if choice is None and kwargs.get("tool_config") is not None:
         return _FORCED
     return choice
 
@@ -436,9 +476,11 @@ def _tool_choice(kwargs: Mapping[str, Any]) -> Any:
 def _result_of(answer: ModelAnswer) -> ChatResult:
     """Return the model's result, or one for the memory's own call."""
     [message], response = answer.messages, answer.response
-    if not isinstance(response, ChatResult):  # of a stream, if the answer was kept
+    # The memory's own call has no response; an answer that was kept may have that of a stream.
+    if not isinstance(response, ChatResult):
         return ChatResult(generations=[ChatGeneration(message=message, generation_info=_info_of(response))])
     generation = response.generations[0]
+    # The memory may have changed the message, such as calls by `call_tool`; tokens and the rest stay the model's.
     if message is not generation.message:
         response.generations[0] = ChatGeneration(message=message, generation_info=generation.generation_info)
     return response
@@ -448,7 +490,9 @@ def _info_of(response: ChatResult | ChatGenerationChunk | None) -> dict[str, Any
     """Return what the model's response says besides its message, such as the reason why it ended."""
     if response is None:
         return None
-    return (response.generations[0] if isinstance(response, ChatResult) else response).generation_info
+    if isinstance(response, ChatResult):
+        return response.generations[0].generation_info
+    return response.generation_info
 
 
 def _chunk_of(answer: ModelAnswer) -> ChatGenerationChunk:

@@ -76,12 +76,14 @@ class ScriptedChatModel(BaseChatModel):
     bound: list[list[dict[str, Any]]] = Field(default_factory=list, repr=False)
     """The tools of each `bind_tools`, in order."""
 
-    _lock: threading.Lock = PrivateAttr(default_factory=threads.lock)  # free in a forked process too
+    # An agent may ask it in several threads; `threads.lock` is free in a forked process too.
+    _lock: threading.Lock = PrivateAttr(default_factory=threads.lock)
     _position: int = PrivateAttr(default=0)
 
     @field_validator("script", mode="before")
     @classmethod
     def _script_is_one(cls, script: object) -> object:
+        # A text is a sequence too, of letters.
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):
             raise ConfigurationError(
                 "script is a list of AIMessage or text, or a function (messages, tools) -> AIMessage"
@@ -107,6 +109,7 @@ class ScriptedChatModel(BaseChatModel):
         return self.bind(tools=dicts, **kwargs)
 
     def _answer(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
+        # `bind_tools` has put them among the settings.
         extra = dict(kwargs)
         tools = list(extra.pop("tools", ()))
         with self._lock:
@@ -116,7 +119,10 @@ class ScriptedChatModel(BaseChatModel):
                 item = self.script[self._position]
                 self._position += 1
                 # A copy: LangChain writes ids into the message it is given, and a script may repeat one.
-                answer = AIMessage(item) if isinstance(item, str) else item.model_copy(deep=True)
+                if isinstance(item, str):
+                    answer = AIMessage(item)
+                else:
+                    answer = item.model_copy(deep=True)
             else:
                 raise ConfigurationError(
                     f"the script has {len(self.script)} answers and a call number "
@@ -178,6 +184,7 @@ def _chunks(answer: AIMessage) -> Iterator[ChatGenerationChunk]:
     """Cut an answer the way providers do: words one by one, arguments in two pieces, usage at the end."""
     for word in re.findall(r"\S+\s*|\s+", answer.text):
         yield ChatGenerationChunk(message=AIMessageChunk(content=word, id=answer.id))
+    # The first piece has name and id, the second has neither: they belong together by their index.
     for index, call in enumerate(answer.tool_calls):
         text = json.dumps(call["args"], ensure_ascii=False)
         middle = len(text) // 2
