@@ -95,6 +95,7 @@ class EvalBudget:
         """Raise BudgetReachedError if nothing is left."""
         if self.max_model_calls is not None and self.spent.model_calls >= self.max_model_calls:
             raise BudgetReachedError(f"the budget of {self.max_model_calls:,} model calls is used up")
+        # The price of a call is known once it is answered, so the last one may go beyond the limit.
         cost = self.spent.cost(self.price)
         if self.max_cost is not None and cost is not None and cost >= self.max_cost:
             raise BudgetReachedError(f"the budget of {self.max_cost:g} is used up")
@@ -256,6 +257,7 @@ class Keeper:
             if _may_pass(error):
                 self.stopped = error
             raise
+        # A stream that its reader left before the end, or an empty one: there is nothing to keep.
         if reply.message is None:
             return
         usage = _usage_of(reply.message, time.perf_counter() - began)

@@ -90,6 +90,7 @@ def _options_of(name: str, may_write: frozenset[str]) -> Options | None:
             raise ConfigurationError("the arm 'changes' needs the tools that may change something: --may-write NAME")
         return {"shortcut": InertiaPolicy(may_write=may_write)}
     if name == _ALL:
+        # Without tools by name it makes look-ups alone, as by default.
         shortcut = InertiaPolicy(may_write=may_write) if may_write else True
         return {**_HINTS, "shortcut": shortcut, "prefetch": True}
     return _FEATURES[name]

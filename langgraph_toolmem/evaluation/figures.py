@@ -146,6 +146,7 @@ def figures_of(arm: str, records: Iterable[RunRecord]) -> Figures:
 
 def _pass_k(of_tasks: Sequence[Sequence[bool]]) -> dict[int, float]:
     """Return k -> pass^k, the mean over tasks, for each k that all tasks have trials for."""
+    # For a greater k, a task with fewer trials would say nothing.
     trials = min((len(successes) for successes in of_tasks), default=0)
     pass_k: dict[int, float] = {}
     for k in range(1, trials + 1):
@@ -212,6 +213,7 @@ def _metrics(record: RunRecord) -> dict[str, float]:
         "cached tokens": record.usage.cached,
         "output tokens": record.usage.output,
         "seconds": record.seconds,
+        # Without a price all are 0, and so is their difference.
         "cost": record.cost or 0.0,
     }
 

@@ -108,6 +108,7 @@ def play_messages(run: EvalRun, agent: Any, *, asynchronous: bool = False) -> No
     for number, text in enumerate(run.task.messages):
         # An id of our own: LangGraph would draw another one at each start.
         said = HumanMessage(text, id=f"{run.thread_id}-{number}")
+        # A graph without a checkpointer gets the whole conversation each time.
         before = [] if keeps_thread else run.messages
         state = {"messages": [*before, said]}
         if asynchronous:
@@ -126,6 +127,7 @@ def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
         elif isinstance(message, ToolMessage):
             lines.append(f"result: {message.text}")
         elif isinstance(message, AIMessage):
+            # The traces of two arms stand side by side: they differ first in who made a call.
             who = "memory" if made_by_memory(message) else "model"
             if message.text:
                 lines.append(f"{who}: {message.text}")

@@ -207,6 +207,7 @@ class Evaluation:
         tasks, settings = self._source.tasks(), self._settings
         if settings.train:
             for task in tasks:
+                # An arm without a memory learns nothing, so its train runs would be paid for nothing.
                 for arm in settings.arms:
                     if task.split == "train" and arm.remembers:
                         yield _Planned(task, arm, 0)

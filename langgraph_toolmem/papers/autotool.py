@@ -77,6 +77,7 @@ class PaperPolicy(InertiaPolicy):
             run's calls so far.
     """
 
+    # The paper has neither budget nor audits: the cap and the pace bound what can go wrong.
     reads: Bound = NO_BUDGET
     writes: Bound = NO_BUDGET
     audit_rate: float = 0.0
@@ -178,6 +179,7 @@ def _decide(turn: ModelTurn) -> Decision:
     ranked = scores(turn.graph, state.tools, state.thought, turn.similarity, policy)
     if not ranked:
         return Decision(None, Refusal("nothing_seen", "no tool has been seen after the last tools of this run"))
+    # The best one or none: the paper does not go on with the second where the first cannot be filled.
     score, tool = ranked[0]
     lower = Refusal("low_confidence", "another tool scores higher")
     others = tuple(Option(name, (), value, lower) for value, name in ranked[1:MAX_OPTIONS])
@@ -276,6 +278,7 @@ def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
     successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) in
     which the shortcut failed more often than it succeeded is negative evidence and takes the tool out.
     """
+    # No back-off: a run of fewer than k tools has no candidates.
     key = paper_window(tools, k)
     if key is None:
         return {}

@@ -47,6 +47,7 @@ def dynamic_n(similarities: Sequence[float], *, most: int, without_peak: int = 5
 def _steepness(values: Sequence[float], radius: int) -> list[float]:
     """Return how fast the values fall at each place with `radius` values on both sides."""
     offsets = range(-radius, radius + 1)
+    # Offsets add up to 0, so the slope of the least-squares line needs no means.
     squares = sum([offset * offset for offset in offsets])
     falls = []
     for place in range(radius, len(values) - radius):

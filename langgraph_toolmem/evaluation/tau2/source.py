@@ -149,6 +149,7 @@ class Tau2Source:
 
     def _split(self, tasks: Sequence[Any], task_set: str, limits: TaskLimits) -> list[EvalTask]:
         """Return the first tasks of each split, train tasks first; without splits all are test tasks."""
+        # A set of tasks may have no splits.
         loader = self._registry.get_task_splits_loader(task_set)
         train_ids = set()
         if loader is not None:
@@ -187,6 +188,7 @@ class Tau2Source:
         else:
             model, user = self._sides.model(run), self._sides.user(run, environment)
         agent = ToolMemAgent(run, environment, model)
+        # Afterwards: the checks are the agent's, and the agent is made with the model.
         if stub is not None:
             stub.on_request = agent.look_ups.check
         orchestrator = import_module("tau2.orchestrator.orchestrator").Orchestrator(

@@ -147,6 +147,7 @@ class StubModel:
 
     def _next(self, shown: _Shown) -> PlanPoint:
         """Return the first action of the plan that is not done."""
+        # The request alone says what is done, whoever asked for it: the model, a look-up before it, the shortcut.
         # A plan may have a change twice: each result of it stands for one of them.
         left = shown.counts()
         for number, action in enumerate(self.plan.actions):
@@ -477,6 +478,7 @@ class StubUser:
             return self._says("Yes, please do that."), state
         if text == WHO:
             return self._says(self._who), state
+        # The user ends the conversation where the model has nothing more to do.
         if text.endswith(LAST):
             return self._says(f"No, thank you. {STOP}"), state
         return self._says(self._why), state

@@ -105,6 +105,7 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = _n
             if _replaces(child, parent, temperature * cooling.spread, random):
                 candidates[index] = child
                 best = _fitter(best, child)
+        # A child replaces its parent within the generation: later partners may be of it already.
         temperature *= cooling.factor
     # The genes that a candidate took decode to its own draft: nothing is drawn where nothing changes.
     return Solution(best.draft, best.fitness, cut_short, nodes)

@@ -114,6 +114,7 @@ class TrainedLinks:
         if path is None:
             self._in_ram, self._reading = data, None
             return
+        # Renamed into place: a process that reads it meanwhile sees the old table or the new one.
         try:
             replace_file(path, data)
         except OSError as error:

@@ -131,6 +131,7 @@ def device_of(wanted: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(wanted)
+        # A device that is not there is noticed by its first use.
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigurationError(f"device {wanted!r} cannot be used: {str(error).splitlines()[0]}") from error
@@ -485,6 +486,7 @@ class Trainer:
     def measured(self) -> dict[str, float]:
         """Return how links rank that training did not see: by the model, and by structure alone."""
         places = {name: place for place, name in enumerate(self.names)}
+        # What a memory has without training: how well output and input fit, without the counts of runs.
         structural = np.zeros((len(self.names), len(self.names)))
         for consumer in {link.target for link in self.test}:
             for port in self.graph.apis[self.names[consumer]].inputs:
@@ -498,6 +500,7 @@ class Trainer:
         rng = np.random.default_rng(self.training.seed)
         shares: list[float] = []
         for link in self.test:
+            # Of many tools a sample is enough, and other links of the consumer are no rivals.
             drawn = rng.permutation(len(self.names))[:RIVALS]
             others = [int(source) for source in drawn if self._is_no_link(int(source), link.target)]
             if not others:
@@ -509,6 +512,7 @@ class Trainer:
 
     def rows(self) -> list[tuple[str, str, str, str, float]]:
         """Return rows of the links that structure and runs show, with p(a→b) [O]."""
+        # All links are edges here: nothing is measured any more.
         logits = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
         rows: list[tuple[str, str, str, str, float]] = []
         for consumer, column in zip(self.names, 1 / (1 + np.exp(-logits.T)), strict=True):

@@ -384,10 +384,12 @@ class Discovery:
         try:
             solution = self._search_in_free_environment(task)
         except StoppedError:
-            return
+            return  # a later session searches the task from its beginning
+        # The budget is spent: searches that run end too.
         except RefusedError:
             self._stopped = self._spending.over
             self._stop.set()
+        # They would end every further search alike.
         except (StorageError, ConfigurationError):
             self._stop.set()
             raise

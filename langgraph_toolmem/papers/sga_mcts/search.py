@@ -388,6 +388,7 @@ class Search:
 
     def _edges(self, node: Node) -> list[Edge]:
         """Return the actions of a node; the policy is asked once for them."""
+        # Asking may cost a model call. A plan is no action where the last ones were plans already.
         if node.edges is None:
             proposals = _distinct(self._policy.propose(node.state), may_plan=node.plans < MAX_PLANS)
             total = sum([proposal.weight for proposal in proposals])

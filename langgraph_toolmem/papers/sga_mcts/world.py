@@ -176,6 +176,7 @@ class Cursor:
 
 
 def _as_json(output: Any) -> Any:
+    # Answers are compared when a call is repeated, and written to the disk.
     try:
         return from_json(to_json(output, fallback=str, bytes_mode="base64", inf_nan_mode="strings"))
     except (ValueError, RecursionError):  # it contains itself, or is nested very deeply
