@@ -524,6 +524,7 @@ def _spoken(messages: Sequence[BaseMessage]) -> str:
     """Return the words of messages, without calls and their results."""
     lines = []
     for message in messages:
+        # Calls and their results are in sections of their own.
         text = text_of(message.content, separator="\n").strip()
         if text and isinstance(message, (HumanMessage, AIMessage, SystemMessage)):
             who = {"human": "User", "ai": "Assistant"}.get(message.type, "Note")

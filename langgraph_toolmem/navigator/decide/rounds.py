@@ -447,18 +447,18 @@ class Retriever:
             others = [name for name in similar if name not in tools]
             route = Route(failed=tool, way=way.way, fallback=way.fallback, chain=tools, similar=others)
             return route, retrieved_of(f"in place of {tool}", way.plan, others)
-        found = self._fresh(after, call, context, similar)
-        if not found["tools"]:
+        fresh = self._fresh(after, call, context, similar)
+        if not fresh["tools"]:
             return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
         chains = []
         # Otherwise a failed look-up of an order's number could lead to a new order.
-        for plain in found["chains"]:
+        for plain in fresh["chains"]:
             if self._careful(tools_of(plain), had):
                 chains.append(plain)
         first: list[str] = []
         if chains:
             first = tools_of(chains[0])
-        return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), {**found, "chains": chains}
+        return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), {**fresh, "chains": chains}
 
     def _recombined(self, chain: Chain, after: NaviRecord, context: CallContext) -> Recombination:
         try:
@@ -510,13 +510,13 @@ class Retriever:
         texts = [call["intent"], record["request"]]
         if call["tool"] in self._specs:
             texts.insert(0, self._specs[call["tool"]].description)
-        found = retrieved_of("", None)
+        retrieved = retrieved_of("", None)
         for text in texts:
             if text.strip():
-                found = self.search(record, text.strip(), context, most=ROUND_LIMITS.few_hits - len(similar))
-                if not {*similar, *found["tools"]}.issubset(record["candidates"]):
+                retrieved = self.search(record, text.strip(), context, most=ROUND_LIMITS.few_hits - len(similar))
+                if not {*similar, *retrieved["tools"]}.issubset(record["candidates"]):
                     break
-        return {**found, "tools": list(dict.fromkeys([*similar, *found["tools"]]))}
+        return {**retrieved, "tools": list(dict.fromkeys([*similar, *retrieved["tools"]]))}
 
     def _plan(
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None

@@ -170,8 +170,8 @@ class RouteIndex:
                     element, _, level = output.path.rpartition(".")
                     if not element.endswith("[]") or not _is_identifier(level):
                         continue
-                    of = canonical(element.rpartition(".")[2].removesuffix("[]"))
-                    if of[-len(nouns) :] == nouns:
+                    thing = canonical(element.rpartition(".")[2].removesuffix("[]"))
+                    if thing[-len(nouns) :] == nouns:
                         yield Link(tool, output.path, port.tool, port.path, REST_OF_NAME, "route")
 
     def may_feed(self, link: Link, port: Port) -> bool:
@@ -340,8 +340,8 @@ def _last_level(path: str) -> str:
 
 def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
     """Return True for the id of a thing that a collection is not of: the user of a membership."""
-    of = port.meaning.words - LEXICON.identifiers - {"parent"}
-    return bool(of) and not of & set(collection)
+    things = port.meaning.words - LEXICON.identifiers - {"parent"}
+    return bool(things) and not things & set(collection)
 
 
 def _is_own_id(output: str | None) -> bool:

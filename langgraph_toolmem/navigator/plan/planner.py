@@ -516,6 +516,7 @@ def recombine(
         known = list(known)
     still_done = [tool for tool in done if tool not in out]
     allowed = _system_values(chain)
+    # What was done is not done again in the failed tool's place.
     targets, fallbacks = _replacements(graph, chain, out, {*out, *done})
     for target in targets:
         new_plan = plan(

@@ -231,11 +231,11 @@ def _question(said: Sequence[str]) -> Wanted:
     plurals: set[str] = set()
     singulars: set[str] = set()
     for word in said:
-        one = singular(word)
-        if one == word:
-            singulars.add(stem(one))
+        base = singular(word)
+        if base == word:
+            singulars.add(stem(base))
         else:
-            plurals.add(stem(one))
+            plurals.add(stem(base))
     return Wanted(ASKS, 0.0, 0.0, frozenset(plurals), frozenset(singulars))
 
 
