@@ -83,6 +83,7 @@ class CaseCall:
     @property
     def rank(self) -> tuple[bool, str, str, str, str, int]:
         """The lowest one stays of two calls at one position, in whatever order they arrive."""
+        # Of a fork the model's call stays, not the memory's: False comes before True.
         return self.sources is None, self.tool, self.args, self.status, self.sources or "", self.further
 
 
@@ -132,6 +133,7 @@ class PastCase:
         call = self.calls.get(position)
         if call is None:
             return position in self.answers
+        # A call of the memory's own says nothing about the model's choice.
         return call.sources is not None
 
 
@@ -277,6 +279,7 @@ class CaseIndex:
         if case is None:
             case = self.cases[case_id] = PastCase()
             if len(self.cases) > self.max_cases:
+                # The new one is the last, so the first is the oldest.
                 self.remove(next(iter(self.cases)))
         return case
 
@@ -296,6 +299,7 @@ class CaseIndex:
         """
         if position >= CASE_LIMITS.calls:
             return
+        # As JSON: with it, and the garbage collector off, opening 100,000 events took .76 s in place of 1.3.
         known_sources = None if sources is None else json.dumps(sources, separators=(",", ":"))
         call = CaseCall(tool, args, status, known_sources, further)
         calls = self._case(case_id).calls
@@ -357,6 +361,7 @@ class CaseIndex:
     # --- reading ---
 
     def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
+        # A weight depends on two counts alone, so terms that were seen equally often share it.
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
         # `map` runs in C: 80 terms are weighed at every request, and many more of long ones.
@@ -394,6 +399,7 @@ class CaseIndex:
             if case_id == exclude or not case.went(prefix) or not case.says_what_came_at(position):
                 continue
             same_way.append(SimilarCase(self._compared(query, case_id), case_id))
+            # `ranked` counts what is shared, not what is left over: more than asked for are compared both ways.
             if len(same_way) >= CASE_LIMITS.shortlist * k:
                 break
 
@@ -428,6 +434,7 @@ class CaseIndex:
             self._rebuild()
             return self._query(text, asked)
         ranked = sorted(scores, key=scores.__getitem__, reverse=True)[: CASE_LIMITS.longlist]
+        # A turn's model calls ask the same. The threads of a host take turns, so a few are kept.
         if len(self._queries) >= CASE_LIMITS.queries:
             self._queries.clear()
         query = self._queries[key] = _Query(own, before, ranked)
@@ -517,6 +524,7 @@ class CaseIndex:
 
     def load(self, plain: Mapping[str, list[Any]]) -> None:
         """Replace all requests by those that `to_plain` wrote."""
+        # The index itself is not on disk: it is what the requests make it.
         self.cases = {case_id: PastCase.from_plain(case) for case_id, case in plain.items()}
         self._rebuild()
 
@@ -545,6 +553,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """Return the differing wording: (old part, new part) pairs, longest old part first."""
     old_text, new_text = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
+    # `autojunk` would leave out the frequent words of a text with 200 words or more.
     matcher: Any = difflib.SequenceMatcher(None, old_text.words[: CASE_LIMITS.words], (), autojunk=False)
     # `set_seq2` would find the words' places again for each old request that is compared with the new one.
     matcher.b, matcher.b2j = new_text.words[: CASE_LIMITS.words], _places_of(new)
@@ -633,6 +642,7 @@ def _like(original: Any, text: str) -> Any:
     if isinstance(original, str):
         return text
     try:
+        # "Show 7 mails": a number stays one. "Show many mails" makes a text of it.
         return type(original)(text)
     except ValueError:
         return text

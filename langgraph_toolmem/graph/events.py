@@ -383,6 +383,7 @@ class Verdict(Event):
     @property
     def rank(self) -> tuple[float, float, str, float, str]:
         """The highest one on a run stands, in whatever order they arrive: by weight, then by time."""
+        # User, score and comment break ties, so that two workers with equal times keep the same one.
         return self.weight, self.when, self.user or "", self.score, self.comment or ""
 
 

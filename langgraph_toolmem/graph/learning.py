@@ -23,6 +23,7 @@ from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon, canon_arg
 def json_type(value: Any) -> str:
     if value is None:
         return "null"
+    # `bool` comes first: True is an int, too.
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", tuple: "array"}
     for kind, name in names.items():
         if isinstance(value, kind):
@@ -84,6 +85,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
     request_known = bool(state.user_key and state.user.raw)
     if request_known:
         record += _request(graph, learned)
+    # A rejected call never ran: it teaches nothing about arguments.
     executed = [step for step in turn.steps if step.status != "rejected"]
     if len(executed) > 1 and turn.chosen_by == "model":
         record += _learn_group(graph, state, executed, learned.user)
@@ -97,6 +99,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
             record.append(op.Arguments(step.tool, _types_of(step.args), origins.given, learned.user))
         if request_known:
             record += _request_call(state, turn, offset, origins.sources)
+        # A parallel call follows the one before it, as in the run's own order.
         tools.append(step.tool)
     return record
 
@@ -110,6 +113,7 @@ def _types_of(args: Mapping[str, Any]) -> dict[str, str]:
 
 def _count_turn(turn: Turn) -> Record:
     record: Record = [op.Count("turns")]
+    # Tokens and calls are the model's. Shortcuts are counted with their run.
     if turn.chosen_by != "model":
         return record
     if turn.steps:

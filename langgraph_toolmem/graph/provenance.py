@@ -98,6 +98,7 @@ class Provenance:
 
     def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
         """Return True if a value of another run may stand in a call of this one."""
+        # An argument too large to read is kept as one short text, which stands for many values.
         if is_unread(value):
             return False
         return f"{tool_of(tool)}.{parameter}" in self._constants or self.shows(value, schema)
@@ -125,6 +126,7 @@ class Provenance:
         if isinstance(value, dict):
             return self._shows_object(value, schema)
         text = canon(value)
+        # Candidates of one decision share most of their values.
         if text not in self._shown:
             self._shown[text] = self._is_shown(text)
         return self._shown[text]
@@ -204,6 +206,7 @@ class Provenance:
             if near.tool == tool:
                 known.add(_word_after(near.text, canon(near.args.get(parameter, ABSENT))))
         several = len(known - {END, A_NUMBER}) >= 2
+        # A word that past requests had is no new one, and may belong to the name.
         return bool(self._graph.cases.having(following)) or not several
 
     def _is_untaken(self, word: str) -> bool:

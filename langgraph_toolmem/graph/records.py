@@ -41,6 +41,7 @@ def name_apart(tool: str, shape: Shape) -> str:
     for name in sorted(shape):
         types = " ".join(sorted(shape[name]))
         parameters.append(f"{name} {types}")
+    # The digest is the same in every process, so all workers use one record.
     return f"{tool}~{digest('parameters', *parameters)[:6]}"
 
 
@@ -54,6 +55,7 @@ def are_alike(one: Shape, other: Shape) -> bool:
     if one.keys() != other.keys():
         return False
     for name, types in one.items():
+        # A server may leave out the type that another version declares.
         if types and other[name] and types != other[name]:
             return False
     return True
@@ -119,6 +121,7 @@ class ToolRecords:
         if records is None:
             return own
         # A thread may hold calls of another agent that has another tool of the same name.
+        # Optional arguments may be missing, others are another tool's.
         if step.args.keys() <= records.get(own, {}).keys():
             return own
         for name, shape in records.items():

@@ -96,6 +96,7 @@ class SeenInput:
 
     def value_at(self, descriptor: str) -> Any:
         """Return the value of a source, or ABSENT."""
+        # ABSENT is kept as well: most sources of a slot have no value in this input.
         value = self._values.get(descriptor)
         if value is None:
             value = self._values[descriptor] = self._read(descriptor)
@@ -159,6 +160,7 @@ class SeenInput:
         value: Any = ABSENT
         # `str.find` passes a prompt of 88 kB in .05 ms; the expression is tried only near the word.
         position = self._text.find(place.needle)
+        # A prompt may hold a frequent word thousands of times: then the place counts as having no value.
         for _ in range(INPUT_LIMITS.tries):
             if position < 0:
                 return value
@@ -167,6 +169,7 @@ class SeenInput:
             for match in place.pattern.finditer(self._text, begin, end):
                 # A match around another occurrence of the word is looked at in its own turn.
                 if match.start(1) <= position < match.end(1):
+                    # "Order O-1 is open" and "Order O-2 is open": the words tell none of them.
                     if value not in (ABSENT, match[2]):
                         return ABSENT
                     value = match[2]
@@ -187,6 +190,7 @@ class SeenInput:
         return sources
 
     def _around(self, start: int, end: int) -> list[str]:
+        # Only the line of the value tells its place: the next line may be another record.
         around = INPUT_LIMITS.around
         line_before = self._text[max(0, start - around) : start].rsplit("\n", 1)[-1]
         line_after = self._text[end : end + around].split("\n", 1)[0]
@@ -300,6 +304,7 @@ def _read_input(system: str, context: tuple[tuple[str, Primitive], ...], complet
 def _fields_of(context: Mapping[str, Primitive]) -> dict[str, Primitive]:
     fields = {}
     for name, value in list(context.items())[: INPUT_LIMITS.fields]:
+        # A longer text is a document, not a value.
         if not isinstance(value, str) or 0 < len(value) <= INPUT_LIMITS.field_chars:
             fields[name] = value
     return fields
@@ -376,6 +381,7 @@ def later(day: date, days: str, written: str) -> str:
 
 def day_of(value: Any) -> date | None:
     """Return the day of a date or a time in ISO's format."""
+    # `fromisoformat` alone reads "20260305" on Python 3.11 and later, and refuses it on 3.10.
     if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
         return None
     try:
@@ -412,6 +418,7 @@ def full_dates(text: str) -> list[date]:
     # Years of this century are searched first: the expressions alone take 15 ms for a prompt of 88 kB, this takes .1.
     position = text.find("20")
     while position >= 0 and len(dates) < INPUT_LIMITS.dates:
+        # "v2024" and "12024" are no years.
         if text[position : position + 4].isdigit() and not text[position - 1 : position].isalnum():
             # Before a year there may be "21st of September, ", behind it the rest of an ISO date.
             window = text[max(0, position - 24) : position + 11].lower()

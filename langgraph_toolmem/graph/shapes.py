@@ -112,6 +112,7 @@ class RowsOf(CellShape):
 
     def fit(self, values: Collection[Any]) -> bool:
         """See `CellShape`."""
+        # Keys and rows of all dictionaries are compared at once: a level of a snapshot costs one call.
         if not set(map(type, values)) <= {dict} or not self.key.fit(list(chain.from_iterable(values))):
             return False
         if self.needs:
@@ -130,6 +131,7 @@ class RowsOf(CellShape):
             if key_fits and self.row.fit([row]):
                 rows[key] = row
                 continue
+            # Problems are shown and logged, and a key may be a user's text.
             name = digest(str(key))[:DIGITS_OF_KEY]
             misfits: list[str] = []
             rest = self.row.kept(row, misfits)
@@ -296,6 +298,7 @@ def _of(hint: Any) -> CellShape:
         return ListOf(_of(parts[0]))
     if origin in (dict, Mapping):
         return RowsOf(_of(parts[1]), _of(parts[0]))
+    # Only `X | None` has a shape of its own; other unions fit anything.
     others = [part for part in parts if part is not type(None)]
     if origin in (Union, UnionType) and len(others) == 1 and len(parts) == 2:
         return OrNone(_of(others[0]))

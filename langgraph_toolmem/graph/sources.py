@@ -82,6 +82,7 @@ def is_derived(descriptor: str) -> bool:
     """Return True for a date so many days before or after another date of the run."""
     if not descriptor.startswith(("td|", "od|", "pd|", "xd|")):
         return False
+    # With no day between, it is the date itself.
     return descriptor.rsplit("|", 2)[1] != "0"
 
 
@@ -152,6 +153,7 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
     words, _, extent = rest.rpartition("|")
     left = words.split(" ")
     for place in text.places.get(left[-1], ()):
+        # `places` knows the last word; the one before it is compared.
         if len(left) > 1 and (place == 0 or text.words[place - 1] != left[0]):
             continue
         if place + 1 >= len(text.words):
@@ -188,6 +190,7 @@ def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
 
 
 def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
+    # Two equal truth values say nothing about where one came from, and a list has no place of its own.
     if isinstance(value, (list, dict, bool)) or value is None:
         return []
     text = canon(value)
@@ -199,6 +202,7 @@ def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]
             sources.append(f"i|{tool}|{parameter}")
     sources += _in_outputs(text, state, slot)
     used = state.used.get(slot)
+    # The latest message that has the value: older ones may say it elsewhere.
     for said in (state.user, *state.past_users):
         spots = _in_text(text, said, used)
         if spots:

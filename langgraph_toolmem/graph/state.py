@@ -120,6 +120,7 @@ class RunState:
     def _push_user(self, message: UserMessage) -> None:
         if self.user.raw:
             self.past_users = [self.user, *self.past_users[: self.max_past_texts - 1]]
+        # The first message begins the run and follows nothing.
         if self.symbols != [START]:
             self.symbols.append(USER)
         if message.episode != self.episode or not message.episode:
@@ -150,6 +151,7 @@ class RunState:
         self.since_episode.append(step)
         self.called.add((step.tool, canon_args(step.args)))
         for name, value in step.args.items():
+            # A text that stands for an argument too large to read is no value.
             if is_unread(value):
                 continue
             slot, text = (step.tool, name), canon(value)
@@ -160,6 +162,7 @@ class RunState:
                 used.add(canon(value[0]))
             # Copies of a state share the sets, so a set is replaced, never changed.
             self.used[slot] = self.used.get(slot, frozenset()) | used
+        # An output of a failed call is a message about the failure.
         if ok and step.output is not None:
             self.outputs[step.tool] = index
 
@@ -234,6 +237,7 @@ class Folds:
         state, start = self.begin(run)
         last = latest_turn(run)
         for index in range(start, len(run.events)):
+            # The latest turn may still change: its tools may not have answered yet.
             if index == last > start:
                 self.keep(run, index, state)
             state.push(read(run.events[index]))
@@ -266,6 +270,7 @@ def windows(state: RunState) -> list[str]:
     symbols = state.symbols
     keys = []
     for length in (0, 1, 2, 3, 5):
+        # A run that is shorter than the window is a context as a whole.
         if length > len(symbols):
             keys.append(f"w*{SEPARATOR}{SEPARATOR.join(symbols)}")
             break

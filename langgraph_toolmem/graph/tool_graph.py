@@ -117,6 +117,7 @@ class CountTable:
         counters = row.get(item)
         if counters is None:
             if len(row) >= self.max_items:
+                # Of equally rare items the first, which is the oldest.
                 del row[_rarest(row)]
             counters = row[item] = [0] * self.width
         counters[column] += amount
@@ -198,6 +199,7 @@ class ContributorTable:
     def add(self, key: str, item: str, run: str, user: str | None) -> None:
         row = self.rows.get(key)
         if row is None:
+            # Contributors of a slot have no total to compare: the oldest slot leaves.
             if len(self.rows) >= self.max_rows:
                 del self.rows[next(iter(self.rows))]
             row = self.rows[key] = {}
@@ -405,6 +407,7 @@ class ToolGraph(_Parts):
                 op.RunsForgotten: self._forget_runs,
             }
         )
+        # Tables come after the graph's own events, since they may look at these after they were applied.
         for kind in tables:
             self.register(kind)
 
@@ -541,6 +544,7 @@ class ToolGraph(_Parts):
     def _add_sources(
         self, slot: str, previous: str, judged: dict[str, int], user: str | None, agreed: dict[str, str]
     ) -> None:
+        # Counted after the previous symbol as well: a value may come from another place there.
         narrow = f"{slot}\x1e{previous}"
         for descriptor, hit in judged.items():
             column = MISS
@@ -548,6 +552,7 @@ class ToolGraph(_Parts):
                 column = HIT
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
+            # Constants and the nearest request ("c", "n") hold no words of anybody.
             if user is not None and "|" in descriptor:
                 self.descriptor_contributors.add(slot, descriptor, "", user)
         for descriptor, value in agreed.items():
@@ -559,6 +564,7 @@ class ToolGraph(_Parts):
         self.value_contributors.add(slot, value, run, user)
 
     def count(self, counter: str, amount: float = 1) -> None:
+        # A negative amount takes back the count of a turn that was open.
         self.counters[counter] = self.counters.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
@@ -569,6 +575,7 @@ class ToolGraph(_Parts):
             if record.owner is not None:
                 user = min(user, record.owner)
             record.owner = user
+        # Runs arrive in order, so the first is the oldest.
         if len(self.runs) > GRAPH_LIMITS.runs:
             del self.runs[next(iter(self.runs))]
 
@@ -578,6 +585,7 @@ class ToolGraph(_Parts):
         self._add_run(run, 0, None)
         new = op.Verdict(run, score, comment, user, weight, when)
         current = self.verdict(run)
+        # Workers may apply verdicts in any order: the one with the highest rank stays.
         if current is None or new.rank > current.rank:
             record = self.runs[run]
             record.score, record.comment, record.author = score, comment, user
@@ -657,6 +665,7 @@ class ToolGraph(_Parts):
         # Tables and events of methods that are not registered here lose all rows that name the user.
         self._unclaimed = without(self._unclaimed, names)
         waiting = without(list(self._waiting), names)
+        # The handler of unknown events is this deque's own `append`, so the deque is never replaced.
         self._waiting.clear()
         self._waiting.extend(waiting)
         for table in self._tables.values():

@@ -102,11 +102,13 @@ def view_of(graph: ToolGraph) -> GraphView:
 def _edges(graph: ToolGraph) -> list[EdgeView]:
     edges = []
     for key, targets in graph.successors.rows.items():
+        # The first call of a run is in the windows of one symbol, the others in the paper's, which hold tools alone.
         kind, _, source = key.partition(SEPARATOR)
         begins_run = kind == "w1" and source == START
         if not begins_run and kind != "p1":
             continue
         for target, counters in targets.items():
+            # A picture of tools has no place for an answer in words.
             if target not in (WORDS, PARALLEL, OPEN):
                 model_ok, model_failed, shortcut_ok, shortcut_failed = map(int, counters)
                 ok, failed = model_ok + shortcut_ok, model_failed + shortcut_failed

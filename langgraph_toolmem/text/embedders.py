@@ -179,8 +179,10 @@ class Embedder:
             count, dimension = vectors.shape
         except (TypeError, ValueError) as error:
             raise StorageError(f"The embedder {self.name!r} answered with something that is not vectors.") from error
+        # A vector too few would be stored with another text.
         if count != expected:
             raise StorageError(f"The embedder {self.name!r} gave {count} vectors, not {expected}.")
+        # Chroma's collections have one dimension, and refuse another one at each write.
         if self._dimension and dimension != self._dimension:
             raise StorageError(
                 f"The embedder {self.name!r} gave {dimension} numbers; it gave {self._dimension} before."
@@ -233,6 +235,7 @@ def _returning(embeddings: Embeddings) -> Callable[[], Embeddings]:
 
 
 def _provider(provider: str, model: str) -> Embedder:
+    # A missing package is reported when the memory is made, not at the first text in the background.
     if importlib.util.find_spec("langchain") is None:
         raise MissingExtraError(f'embeddings="{provider}:{model}"', "agents")
 
@@ -241,6 +244,7 @@ def _provider(provider: str, model: str) -> Embedder:
 
         return init_embeddings(model, provider=provider)
 
+    # As `_name_of` writes the class: "azure_openai" is `AzureOpenAIEmbeddings`.
     return Embedder(f"{provider.replace('_', '')}:{model}", load)
 
 
@@ -367,6 +371,7 @@ def description_similarity(embedder: Embedder, specs: Mapping[str, Described]) -
     texts: dict[str, str] = {}
     for name, spec in specs.items():
         texts[name] = f"{name} {spec.description}".strip()
+    # Descriptions stay the same, and a thought is compared with each tool.
     vector = cached(mebibytes=32)(embedder.embed_query)
 
     def similarity(thought: str, tool: str) -> float:

@@ -76,6 +76,7 @@ def is_open(text: Text, first: int, last: int, *, first_word: bool = False) -> b
     if not is_name(_original(text, last)) and not is_name(_original(text, first)):
         return False
     end = _joined(text, _run(text, last, numbers=False))
+    # "Maria" goes on in "Maria del Carmen".
     if end > last:
         return True
     earliest = 1
@@ -181,6 +182,7 @@ def _joins(text: Text, index: int) -> bool:
     """Return True for a word that may stand within a name: "del", "van", "of", "&"."""
     max_letters = 3
     token = text.words[index]
+    # "Johnson & Johnson".
     if token == "&":
         return True
     return token.isalpha() and len(token) <= max_letters and not is_name(_original(text, index))

@@ -203,6 +203,7 @@ _shared = cached(mebibytes=8)(Meaning)
 
 def _generic_owner(heads: Sequence[str], around: _Surroundings) -> tuple[str, ...]:
     """Return the owner of an id or name: the level above it, a noun of its description, or its tool's noun."""
+    # The innermost level says it best: `order.items[].id` is an item's.
     for nouns in reversed(around.places):
         if not LEXICON.generic.issuperset(nouns):
             return nouns
@@ -224,6 +225,7 @@ def resource(path: str) -> tuple[str, ...]:
     (('user',), ('route',), ('upload',))
     """
     for part in reversed(path.split("/")):
+        # "/users/me" is about a user.
         if "{}" in part or _means_caller(part):
             continue
         pieces = re.split("[.:]", part)
@@ -467,6 +469,7 @@ def outputs_of(
     for path, types in (observed or {}).items():
         if path not in ports:
             ports[path] = _port(spec, Leaf(path, frozenset(types)), "out")
+    # Documents of APIs often declare an object without its fields.
     if "id" not in ports:
         implied = _implied_id(spec, declared, ports, inputs)
         if implied is not None:

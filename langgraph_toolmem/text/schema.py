@@ -246,6 +246,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 def type_of(value: Any) -> str:
     """Return the JSON type of a value; "null" for None and for anything that JSON does not have."""
+    # True is an int in Python, and a boolean in JSON.
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -325,6 +326,7 @@ def followed(
         named = lookup(root, reference)
         if not isinstance(named, Mapping):
             return schema
+        # JSON Schema 2020-12 allows keywords next to a reference; earlier drafts ignore them.
         siblings = _without_reference(schema)
         schema = named
         if siblings:
@@ -430,6 +432,7 @@ def paths_of(value: Any) -> dict[str, frozenset[str]]:
     for path, kind in islice(_walk(value, "", 0), SCHEMA_LIMITS.values):
         if kind == "null":
             continue
+        # A path that is known may still get another type.
         if path in types or len(types) < SCHEMA_LIMITS.leaves:
             types[path] = types.get(path, frozenset()) | {kind}
     return types

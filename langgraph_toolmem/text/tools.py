@@ -45,6 +45,7 @@ def kit_name(spec: Described) -> str:
     """
     if spec.toolkit:
         return spec.toolkit
+    # "::" comes before ":", which is a part of it.
     for joint in ("/", "::", ":", "__", "."):
         kit, _, tool = spec.name.rpartition(joint)
         if kit and tool:
@@ -97,6 +98,7 @@ class Wording:
 
     def fields(self, spec: Described) -> ToolFields:
         """Return the searchable stems of a tool. The words of its toolkit are not counted again in its name."""
+        # All tools of a kit share its words: counted in each name, they would hide the tool's own.
         toolkit = self.identifier(kit_name(spec))
         in_toolkit = set(toolkit)
         parameters: list[str] = []
@@ -171,6 +173,7 @@ class Wording:
         return whole.pieces
 
     def _is_piece(self, piece: str, least_uses: int) -> bool:
+        # Two letters are a word by chance in nearly every glued word.
         if len(piece) < 3:
             return piece in ("by", "id", "of", "in", "to")
         return self._uses[piece] >= least_uses

@@ -242,6 +242,7 @@ class Text:
 
     def find(self, value: str) -> tuple[int, int] | None:
         """Return the word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
+        # Longer values are written texts, not values that a request names.
         max_chars, max_words = 400, 40
         if len(value) > max_chars:
             return None
@@ -250,6 +251,7 @@ class Text:
             return None
         for first in self.places.get(wanted[0], ()):
             end = first + len(wanted)
+            # Words are compared in lower case; the caller looks at the letters.
             if self.words[first:end] == wanted:
                 return first, end - 1
         return None

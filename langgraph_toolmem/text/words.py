@@ -32,12 +32,16 @@ def unaccented(text: str) -> str:
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)
+    # Accents only: marks of other scripts, as in Hindi and Thai, are vowels.
     without_marks = re.sub("[\u0300-\u036f]", "", decomposed)
+    # NFKD splits each Korean syllable into its letters; NFC joins them again.
     return unicodedata.normalize("NFC", without_marks)
 
 
 _PIECE = re.compile(r"[^\W_]+")
+# getUser, HTTPServer, v2, 2nd.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+# Thai and Lao, Burmese, Khmer, Japanese kana, Chinese characters.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
@@ -124,6 +128,7 @@ def stem(word: str) -> str:
     for suffix in ("ing", "ed"):
         if _has_suffix(word, suffix):
             return _without_doubled_letter(word[: -len(suffix)]).removesuffix("e")
+    # "creation" has the stem of "create"; "nation" and "lion" are left.
     if len(word) > 6 and word.endswith(("tion", "sion")):
         word = word.removesuffix("ion")
     if len(word) > 3:
