@@ -338,6 +338,7 @@ class Incidence(NamedTuple):
     """Terms of texts as (row, column) pairs of a matrix, row by row.
 
     Sums over them are made without BLAS, which would make work for all cores, and wait for them on a busy machine.
+    It is no index: it lives for one comparison, of all texts with each other.
     """
 
     rows: Places

@@ -153,7 +153,6 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
     words, _, extent = rest.rpartition("|")
     left = words.split(" ")
     for place in text.places.get(left[-1], ()):
-        # `places` knows the last word; the one before it is compared.
         if len(left) > 1 and (place == 0 or text.words[place - 1] != left[0]):
             continue
         if place + 1 >= len(text.words):

@@ -575,7 +575,7 @@ class ToolGraph(_Parts):
             if record.owner is not None:
                 user = min(user, record.owner)
             record.owner = user
-        # Runs arrive in order, so the first is the oldest.
+        # The first of the dictionary came earliest.
         if len(self.runs) > GRAPH_LIMITS.runs:
             del self.runs[next(iter(self.runs))]
 

@@ -231,7 +231,9 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
     declared = schema.get("type")
     if isinstance(declared, str):
-        declared = (declared,)
+        if declared == "null":
+            return frozenset()
+        return frozenset({declared})
     if isinstance(declared, Sequence):
         return frozenset(_texts(declared)) - {"null"}
     if isinstance(schema.get("properties"), Mapping):
@@ -326,7 +328,7 @@ def followed(
         named = lookup(root, reference)
         if not isinstance(named, Mapping):
             return schema
-        # JSON Schema 2020-12 allows keywords next to a reference; earlier drafts ignore them.
+        # JSON Schema allows keywords next to a reference since 2019-09.
         siblings = _without_reference(schema)
         schema = named
         if siblings:

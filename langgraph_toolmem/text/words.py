@@ -234,8 +234,8 @@ def rarity(uses: float, total: float) -> float:
 class LexicalIndex:
     """An index that ranks texts by BM25 over their `features`. In RAM, rebuilt on open.
 
-    It is an index of its own: it weighs stop words and pairs in plain Python and never changes, where `WordIndex` of
-    the tool search counts words in arrays, for many queries at once, and grows.
+    It is an index of its own, since it needs neither numpy, as `WordIndex` of the tool search does, nor a way to add or
+    remove texts, as `CaseIndex` does.
 
     score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|))
     with idf(f) = ln(1 + (N − n_f + ½) / (n_f + ½)), divided by the score of an infinitely repeated

@@ -101,7 +101,10 @@ class _Postings(NamedTuple):
 
 
 class WordIndex:
-    """Words -> the texts that have them. A text is known by its number; texts are never removed."""
+    """Words -> the texts that have them. A text is known by its number; texts are never removed.
+
+    It is an index of its own, since all texts are ranked at once for each part of a request, in arrays.
+    """
 
     def __init__(self) -> None:
         self._lengths = array("f")
