@@ -31,7 +31,7 @@ from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.decide.decision import (
-    Decision,
+    NaviDecision,
     NaviRecord,
     NaviState,
     Stop,
@@ -176,7 +176,7 @@ def create_navi_subgraph(
     errors = ErrorLog("create_navi_subgraph", logger)
     steps = NaviSteps(
         model,
-        StructuredModel(model, Decision, check=problem_of, method=method),
+        StructuredModel(model, NaviDecision, check=problem_of, method=method),
         memory.navigator,
         specs,
         Retriever(memory.navigator, specs, errors),
@@ -251,7 +251,7 @@ class NaviSteps:
     """The bodies of the subgraph's nodes. See `create_navi_subgraph` for the fields."""
 
     model: BaseChatModel
-    decider: StructuredModel[Decision]
+    decider: StructuredModel[NaviDecision]
     navigator: Navigator
     specs: Mapping[str, ToolSpec]
     retriever: Retriever
@@ -294,7 +294,7 @@ class NaviSteps:
         decision = answer.value
         if answer.refusal:
             refusal = SubIntent.model_validate({"action": "answer", "text": answer.refusal})
-            decision = Decision(sub_intents=[refusal])
+            decision = NaviDecision(sub_intents=[refusal])
         record, messages = self._after(before, decision, answer.usage)
         not_done: list[Any] = []
         if not record["stop"]:
@@ -313,7 +313,7 @@ class NaviSteps:
         return update
 
     def _after(
-        self, before: NaviRecord, decision: Decision | None, usage: UsageMetadata | None
+        self, before: NaviRecord, decision: NaviDecision | None, usage: UsageMetadata | None
     ) -> tuple[NaviRecord, list[AIMessage]]:
         """Return the record after a decision (None: it could not be read), and the message that it makes."""
         decisions = before["decisions"] + 1
@@ -333,8 +333,8 @@ class NaviSteps:
         config: RunnableConfig | None,
         before: NaviRecord,
         record: NaviRecord,
-        decision: Decision | None,
-        answer: Answer[Decision],
+        decision: NaviDecision | None,
+        answer: Answer[NaviDecision],
         not_done: Sequence[Any],
     ) -> None:
         """Write a decision to the stream and the current span."""
@@ -453,7 +453,7 @@ class NaviSteps:
         return CallContext(allowed, user_id_of(config, runtime_of(config)))
 
     def _keep(
-        self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
+        self, state: Any, record: NaviRecord, decision: NaviDecision, prompt: Any, config: RunnableConfig | None
     ) -> None:
         """Keep a decision for fine-tuning; its calls are judged when they were made."""
         good: bool | None = True

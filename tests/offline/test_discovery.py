@@ -26,12 +26,12 @@ from langgraph_toolmem.atoms.atoms import to_plain
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
 from langgraph_toolmem.offline.coldstart import BootstrapBudget
 from langgraph_toolmem.papers.sga_mcts import (
+    ActionProposal,
     Discovery,
     DiscoveryReport,
     Environment,
     EnvironmentCall,
     Goal,
-    Proposal,
     SearchSettings,
     State,
     Task,
@@ -100,7 +100,7 @@ class Rooms:
 class Script:
     """A policy that always proposes the same calls, with a record of what it was asked."""
 
-    def __init__(self, *proposals: Proposal, pivots: Sequence[Proposal] = ()) -> None:
+    def __init__(self, *proposals: ActionProposal, pivots: Sequence[ActionProposal] = ()) -> None:
         self.proposals, self.pivots = proposals, tuple(pivots)
         self.planned: list[State] = []
         self.reflected: list[str] = []
@@ -109,10 +109,10 @@ class Script:
         self.planned.append(state)
         return Goal("open it", len(self.planned) - 1, 2)
 
-    def propose(self, state: State) -> Sequence[Proposal]:
+    def propose(self, state: State) -> Sequence[ActionProposal]:
         return self.proposals
 
-    def reflect(self, state: State, failed: Any) -> Sequence[Proposal]:
+    def reflect(self, state: State, failed: Any) -> Sequence[ActionProposal]:
         self.reflected.append(failed.call.tool)
         return self.pivots
 
@@ -120,14 +120,14 @@ class Script:
 class Keeper(Script):
     """Looks up the key that the request names and opens the safe with it."""
 
-    def propose(self, state: State) -> Sequence[Proposal]:
+    def propose(self, state: State) -> Sequence[ActionProposal]:
         found = [row["id"] for each in state.path for row in each.observation.output.get("keys", ())]
         names = [name for name in KEYS if name in state.task.request]
         return [*(call("open_safe", key_id=key) for key in found), *(call("find_key", name=name) for name in names)]
 
 
-def call(tool_name: str, weight: float = 1.0, /, **args: str) -> Proposal:
-    return Proposal("call", weight, EnvironmentCall(tool_name, args))
+def call(tool_name: str, weight: float = 1.0, /, **args: str) -> ActionProposal:
+    return ActionProposal("call", weight, EnvironmentCall(tool_name, args))
 
 
 # --- environments ---
@@ -329,7 +329,7 @@ def test_it_can_be_stopped_and_a_task_may_be_done_already() -> None:
 
 def test_plan_and_finish_are_actions() -> None:
     cursor = Cursor(Rooms(), TASK, READS)
-    policy = Script(Proposal("plan", 3.0), OPEN, Proposal("finish", 1.0, answer="It is open."))
+    policy = Script(ActionProposal("plan", 3.0), OPEN, ActionProposal("finish", 1.0, answer="It is open."))
     answers: set[str] = set()
 
     def check(state: State, answer: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.managed import RemainingSteps
-from pydantic import BaseModel, Field, TypeAdapter, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.text import as_text, shortened
@@ -310,8 +310,11 @@ class SubIntent(BaseModel):
         return self.recall.strip() or self.intent.strip()
 
 
-class Decision(BaseModel):
+class NaviDecision(BaseModel):
     """Decide: all parts of the request that are still open, each with its action."""
+
+    # The name that models see, of the tool or the schema that they answer in.
+    model_config = ConfigDict(title="Decision")
 
     sub_intents: list[SubIntent] = Field(description="The parts that are still open, in order of rank.")
 
@@ -331,7 +334,7 @@ class Decision(BaseModel):
         return "\n\n".join(texts)
 
 
-def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
+def due(decision: NaviDecision) -> tuple[list[SubIntent], list[SubIntent]]:
     """Return the parts to do now, and the parts that wait.
 
     Now: the lowest rank with anything but answers, the answers up to it, and every search whatever its rank. A search
@@ -358,7 +361,7 @@ def _lowest_rank(parts: Sequence[SubIntent]) -> int:
     return max((part.rank for part in parts), default=0)
 
 
-def problem_of(decision: Decision) -> str:
+def problem_of(decision: NaviDecision) -> str:
     """Return the reason why a decision of the right form is useless; "" if it is not."""
     parts = decision.sub_intents
     if not parts:

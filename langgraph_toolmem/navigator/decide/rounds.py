@@ -17,8 +17,8 @@ from langgraph_toolmem.navigator.decide.decision import (
     CallOutcome,
     CallStatus,
     DecidedCall,
-    Decision,
     DecisionRecord,
+    NaviDecision,
     NaviRecord,
     Pending,
     Retrieved,
@@ -77,7 +77,7 @@ ROUND_LIMITS: Final = RoundLimits()
 
 
 def decided(
-    record: NaviRecord, decision: Decision, specs: Mapping[str, ToolSpec], new_id: Callable[[], str]
+    record: NaviRecord, decision: NaviDecision, specs: Mapping[str, ToolSpec], new_id: Callable[[], str]
 ) -> NaviRecord:
     """Return the record after a decision: allowed requests are pending, the reasons against others are observed."""
     now, later = due(decision)

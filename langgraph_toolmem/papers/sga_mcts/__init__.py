@@ -71,9 +71,9 @@ from langgraph_toolmem.offline.coldstart import (
 )
 from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
 from langgraph_toolmem.papers.sga_mcts.search import (
+    ActionProposal,
     Goal,
     Policy,
-    Proposal,
     Search,
     SearchSettings,
     State,
@@ -99,13 +99,13 @@ if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
 
 __all__ = [
+    "ActionProposal",
     "Discovery",
     "DiscoveryReport",
     "Environment",
     "EnvironmentCall",
     "Goal",
     "Policy",
-    "Proposal",
     "SearchSettings",
     "State",
     "Task",

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
 from langgraph_toolmem.offline.coldstart import MATERIAL
-from langgraph_toolmem.papers.sga_mcts.search import Goal, Proposal, State
+from langgraph_toolmem.papers.sga_mcts.search import ActionProposal, Goal, State
 from langgraph_toolmem.papers.sga_mcts.world import EnvironmentCall, Transition
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.structured import StructuredModel, sections
@@ -113,19 +113,19 @@ class ModelPolicy:
         tools = tuple(dict.fromkeys(known))
         return Goal(" ".join(answer.focus.split()), number, number + max(1, len(answer.steps)), tools)
 
-    def propose(self, state: State) -> Sequence[Proposal]:
+    def propose(self, state: State) -> Sequence[ActionProposal]:
         """See `Policy`. One question; an unreadable answer proposes nothing."""
         answer = self._ask(self._actor, _ACTOR, self._parts(state, state.goal.tools or tuple(self._specs)))
         if answer is None:
             return []
         # The model may be wrong about the end, so its calls stay actions of the state.
         if answer.finished:
-            return [Proposal("finish", 1.0, answer=answer.answer), *self._calls(answer.calls, state)]
+            return [ActionProposal("finish", 1.0, answer=answer.answer), *self._calls(answer.calls, state)]
         if answer.completed and state.goal.number + 1 < state.goal.of:
-            return [Proposal("plan")]
+            return [ActionProposal("plan")]
         return self._calls(answer.calls, state)
 
-    def reflect(self, state: State, failed: Transition) -> Sequence[Proposal]:
+    def reflect(self, state: State, failed: Transition) -> Sequence[ActionProposal]:
         """See `Policy`. One question."""
         parts = self._parts(state, (failed.call.tool, *state.goal.tools)) | {"The call that failed": _line(failed)}
         answer = self._ask(self._reflector, _REFLECTOR, parts)
@@ -138,7 +138,7 @@ class ModelPolicy:
     def _ask(self, model: StructuredModel[Answer], rules: str, parts: Mapping[str, str]) -> Answer | None:
         return model.ask([SystemMessage(rules), HumanMessage(sections(parts))], self._config()).value
 
-    def _calls(self, proposed: Sequence[ProposedCall], state: State) -> list[Proposal]:
+    def _calls(self, proposed: Sequence[ProposedCall], state: State) -> list[ActionProposal]:
         made = {transition.call.key for transition in state.path}
         proposals = []
         for action in proposed[:MAX_ACTIONS]:
@@ -146,7 +146,7 @@ class ModelPolicy:
             if call is not None and call.key not in made:
                 # Above 0: a proposal without weight would not be tried at all.
                 weight = min(1.0, max(0.05, action.likely))
-                proposals.append(Proposal("call", weight, call))
+                proposals.append(ActionProposal("call", weight, call))
         return proposals
 
     def _parts(self, state: State, first: Sequence[str]) -> dict[str, str]:

@@ -74,7 +74,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ActionProposal:
     """A possible next action.
 
     Attributes:
@@ -98,11 +98,11 @@ class Policy(Protocol):
         """Return the sub-goal to work on in this state."""
         ...
 
-    def propose(self, state: State) -> Sequence[Proposal]:
+    def propose(self, state: State) -> Sequence[ActionProposal]:
         """Return possible next actions, the most promising first. Empty: the state is hopeless."""
         ...
 
-    def reflect(self, state: State, failed: Transition) -> Sequence[Proposal]:
+    def reflect(self, state: State, failed: Transition) -> Sequence[ActionProposal]:
         """Return what to do instead of a call that failed in this state, the best first."""
         ...
 
@@ -173,7 +173,7 @@ class SearchSettings:
 class Edge:
     """An action of a node with N(s, a), the sum of its rewards, and the node it leads to."""
 
-    proposal: Proposal
+    proposal: ActionProposal
     prior: float
     pivot: bool = False
     visits: int = 0
@@ -395,7 +395,7 @@ class Search:
             node.edges = [Edge(proposal, proposal.weight / total) for proposal in proposals]
         return node.edges
 
-    def _add_pivots(self, node: Node, alternatives: Sequence[Proposal]) -> None:
+    def _add_pivots(self, node: Node, alternatives: Sequence[ActionProposal]) -> None:
         """Add the alternatives of a reflection to the node. The first one is tried before all other actions."""
         edges = self._edges(node)
         known = {_identity(edge.proposal): edge for edge in edges}
@@ -410,16 +410,16 @@ class Search:
                 known[identity].pivot = True
 
 
-def _identity(proposal: Proposal) -> object:
+def _identity(proposal: ActionProposal) -> object:
     """Return a key that is equal for proposals of one action."""
     if proposal.call is not None:
         return proposal.call.key
     return proposal.action, proposal.answer
 
 
-def _distinct(proposals: Sequence[Proposal], *, may_plan: bool) -> list[Proposal]:
+def _distinct(proposals: Sequence[ActionProposal], *, may_plan: bool) -> list[ActionProposal]:
     """Return the proposals of a weight, one for each action: the first of equal ones, at the place of the last."""
-    distinct: dict[object, Proposal] = {}
+    distinct: dict[object, ActionProposal] = {}
     for proposal in reversed(proposals):
         # Plans without a call between them lead nowhere.
         if proposal.weight > 0 and (may_plan or proposal.action != "plan"):

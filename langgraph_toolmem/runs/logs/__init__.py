@@ -146,6 +146,7 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
                 logger.debug("left out: %s", problem)
                 skipped.append(problem)
 
+    # All at once: an error in the last line is raised before the first run is learned.
     runs = tuple(islice(read(), limit))
     ids = {run.thread_id for run in runs}
     return RunLog(

@@ -28,6 +28,7 @@ def _observation(line: int, span: Fields, groups: Fields) -> ObservedSpan:
     data = span.get("span_data") or {}
     kind = str(data.get("type"))
     answer = data.get("output")
+    # A span of the Responses API has no output of its own: the answer is in the response that it holds.
     if kind == "response" and isinstance(data.get("response"), dict):
         answer = data["response"].get("output")
     history: list[Any] = []

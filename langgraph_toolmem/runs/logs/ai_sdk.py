@@ -22,6 +22,7 @@ def _read_ui_message(message: Fields, transcript: Transcript) -> None:
         if kind == "step-start":
             _answer_all(results, transcript)
         elif isinstance(invocation, dict) and (kind.startswith("tool-") or kind == "dynamic-tool"):
+            # From AI SDK 5 on the kind of a part names the tool: "tool-search".
             name = invocation.get("toolName") or kind.removeprefix("tool-")
             arguments = invocation.get("input", invocation.get("args"))
             call_id = transcript.call(name, arguments, invocation.get("toolCallId"))

@@ -10,6 +10,7 @@ from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, 
 _BLOCKS: Final = (
     "content[].type=tool_use|tool_result|thinking|redacted_thinking|server_tool_use|mcp_tool_use|mcp_tool_result"
 )
+# Without `server_tool_use`: Anthropic executes these tools itself, and the agent cannot call them.
 _CALLS: Final = ("tool_use", "mcp_tool_use")
 _RESULTS: Final = ("tool_result", "mcp_tool_result")
 

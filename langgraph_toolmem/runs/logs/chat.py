@@ -31,6 +31,7 @@ def _read_function_call(message: Fields, transcript: Transcript) -> None:
 
 
 def _read_function_result(message: Fields, transcript: Transcript) -> None:
+    # `function_call` has no id: the result belongs to the call of that name.
     transcript.answer(message.get("content"), name=message.get("name"))
 
 

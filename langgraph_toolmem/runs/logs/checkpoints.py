@@ -46,6 +46,7 @@ def read_threads(source: str | BaseCheckpointSaver[Any]) -> Iterator[Fields]:
     saved.sort(key=_time_of)
     for latest in saved:
         messages = latest.checkpoint["channel_values"].get("messages")
+        # A graph without messages may use the same database.
         if not isinstance(messages, list) or not messages:
             continue
         if all(isinstance(message, BaseMessage) for message in messages):

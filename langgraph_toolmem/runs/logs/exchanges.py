@@ -54,6 +54,7 @@ def _answer_of(response: Fields) -> Any:
     """Return the model's messages in a response."""
     if isinstance(response.get("candidates"), list):
         return _first_candidate(response["candidates"])
+    # Further choices are alternatives, which the conversation does not go on from.
     if isinstance(response.get("choices"), list):
         return response["choices"][:1]
     if response.get("type") == "message":

@@ -25,6 +25,7 @@ def read_records(path: Path) -> list[Value]:
     """
     try:
         content = path.read_bytes()
+        # By its first bytes: logs are compressed under any name.
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -37,6 +38,7 @@ def read_records(path: Path) -> list[Value]:
     for number, line in enumerate(content.split(b"\n"), start=1):
         if line.strip():
             lines.append((number, _json(line)))
+    # The first line is no JSON by itself: the file may be one text of many lines, or several of them.
     if lines and isinstance(lines[0][1], LogError):
         lines = read_documents(content.decode(errors="replace")) or lines
     return unwrap(lines)

@@ -38,6 +38,7 @@ def _observation(line: int, step: Fields, facts: Fields) -> ObservedSpan:
         history = history_of(step.get("input"), step.get("output"))
     elif kind == "TOOL":
         tool = str(step.get("name") or "")
+    # The API writes names as `traceId`, an export of the project as `trace_id`.
     return ObservedSpan(
         line=line,
         trace=str(first_of(step, "traceId", "trace_id") or facts.get("thread_id") or line),

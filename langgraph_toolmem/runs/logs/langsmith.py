@@ -100,6 +100,7 @@ def _model_call(run: Fields) -> list[Any]:
     given = _messages_of(_asked(run))
     outputs = run.get("outputs") or {}
     answers = outputs.get("generations") or outputs.get("choices") or []
+    # LangChain lists the generations of each prompt of a batch: a list of lists.
     while isinstance(answers, list) and answers and isinstance(answers[0], list):
         answers = answers[0]
     if answers and isinstance(answers[0], dict) and "message" in answers[0]:

@@ -8,6 +8,7 @@ from typing import Final
 from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, joined_text
 
+# Reasoning, approvals, and tools that OpenAI executes itself: none of them is a call of the agent.
 _HOSTED: Final = (
     "reasoning|web_search_call|file_search_call|code_interpreter_call|computer_call|computer_call_output|"
     "image_generation_call|mcp_call|mcp_list_tools|mcp_approval_request|mcp_approval_response|local_shell_call|"

@@ -26,6 +26,7 @@ _RESULTS: Final = ("function", "observation", "tool", "function_response")
 
 def _read_conversations(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
+        # There are no ids: a result answers the latest call.
         transcript, waiting = Transcript(), ""
         transcript.dialects["ShareGPT messages"] = None
         for message in dicts(record["conversations"]):

@@ -55,6 +55,7 @@ def _log_records(record: Fields) -> Iterator[Fields]:
 
 
 def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> ObservedSpan:
+    # OTLP's JSON writes `traceId`, Jaeger `traceID`, and the console exporter a `context` with `trace_id`.
     context = span.get("context") or {}
     trace = first_of(span, "traceId", "traceID", "trace_id") or context.get("trace_id") or line
     span_id = first_of(span, "spanId", "spanID", "span_id") or context.get("span_id")
@@ -87,6 +88,7 @@ def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> Ob
 
 def _facts_of(span: Fields, events: Iterable[Fields]) -> Fields:
     """Return the attributes of a span and its events as objects in each other; the span's own come first."""
+    # Jaeger calls attributes "tags", and those of an event "fields".
     flat = _pairs(span.get("attributes", span.get("tags")))
     for event in events:
         flat = {**_pairs(event.get("attributes", event.get("fields"))), **flat}
@@ -299,7 +301,7 @@ _ROLES: Final = ("user", "assistant", "system", "tool", "developer", "human", "a
 
 def _text_of(message: Fields) -> Any:
     content = message.get("content")
-    if isinstance(content, dict):
+    if isinstance(content, dict):  # numbered attributes: `content.0.text`
         blocks = [content[key] for key in sorted(content)]
     elif content is None:
         blocks = [block.get("message_content", block) for block in _elements(message.get("contents"))]

@@ -12,7 +12,7 @@ from navi_script import ask, do, say, seek, shown
 
 from langgraph_toolmem.navigator.decide.decision import (
     DECIDER_LIMITS,
-    Decision,
+    NaviDecision,
     NaviRecord,
     Retrieved,
     closing_messages,
@@ -31,8 +31,8 @@ from langgraph_toolmem.runs.tools import read_tools
 SPECS = read_tools([h.schema("a", "x", "n:integer"), h.schema("b", "y"), h.schema("c", "z"), h.schema("d", "y")])
 
 
-def made(*parts: dict[str, Any]) -> Decision:
-    return Decision.model_validate({"sub_intents": list(parts)})
+def made(*parts: dict[str, Any]) -> NaviDecision:
+    return NaviDecision.model_validate({"sub_intents": list(parts)})
 
 
 def record(*candidates: str, **changes: Any) -> NaviRecord:
@@ -164,7 +164,7 @@ def test_what_only_reads_may_be_read_again_after_a_change() -> None:
     specs = read_tools([h.reading("list_items", "x"), h.reading("get_item", "x"), h.schema("add_item", "x")])
 
     def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
-        decision = Decision.model_validate({"sub_intents": [part]})
+        decision = NaviDecision.model_validate({"sub_intents": [part]})
         ids = (f"{before['decisions']}-{n}" for n in itertools.count())
         after = decided(before, decision, specs, lambda: next(ids))
         assert len(after["pending"]["calls"]) == len(texts), notes(after)
