@@ -113,6 +113,7 @@ class Evidence(SharedByCopies):
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
         """Log an error that must not stop the caller: a repeated one, or a missing user id, as a debug message."""
+        # A missing user id is reported with the problems of the memory; a log line for each call would bury others.
         level = logging.DEBUG
         if not isinstance(error, NamespaceError) and what not in self._warned:
             self._warned.add(what)
@@ -180,8 +181,10 @@ class Evidence(SharedByCopies):
         self.refresh(at_once=True)
         with self.lock:
             removed = self.store.forget(gone)
+            # Under the same lock: the worker must not send on what was just deleted.
             if self.shared_log is not None:
                 self.shared_log.worker.withdraw(gone)
+        # Without the lock: erasing rewrites files, and readers need not wait for it.
         self.store.erase()
         if self.shared_log is not None:
             removed += self.shared_log.forget(gone)
@@ -273,6 +276,7 @@ class Core(Evidence):
         )
         self.texts = KeptTexts()
         self.texts.register(self.vectors.forget_rows)
+        # One process writes to Chroma's files; the others leave it jobs.
         if isinstance(self.vectors, IndexedVectors) and not read_only:
             self.jobs.handle(INDEX, self._catch_up)
             self.jobs.handle(FORGET_ROWS, self._forget_rows)
@@ -281,10 +285,13 @@ class Core(Evidence):
                 store, self.graph_namespace, self.store, now=now, forgotten=self._leave_forgetting
             )
         self.episodes = self.register(Episodes)
-        self.ages = self.register(Ages) if ages else None
+        self.ages: Ages | None = None
+        if ages:
+            self.ages = self.register(Ages)
         self.holdout = Holdout(self, holdout)
         self.trials = HintTrials(self, withhold)
         self.executions = ExecutionLog(self.episodes.of)
+        # Two caches of states: what a model call sees may be ahead of what is learned.
         self._states = Folds()
         learned = Folds()
         for forget in (self.executions.forget, self._states.forget, learned.forget):
@@ -336,7 +343,8 @@ class Core(Evidence):
             if self.closed:
                 return
             self.closed = True
-        with ExitStack() as last:  # what is pushed last is closed first; an interrupt leaves nothing open either
+        # The last that is pushed is closed first; an interrupt leaves nothing open either.
+        with ExitStack() as last:
 
             def close_then(what: str, close: Callable[[], object]) -> None:
                 last.callback(self.log_and_continue, f"{what} could not be closed", close)
@@ -427,6 +435,7 @@ class Core(Evidence):
         assert isinstance(self.vectors, IndexedVectors)
         for job in jobs:
             gone = Forgotten(job.payload["user"], frozenset(job.payload["runs"]))
+            # Jobs first: one that waits would write the rows again.
             self.jobs.queue.forget(gone.user, runs=gone.runs)
             owners = [gone.user] if gone.user else sorted(gone.runs)
             namespaces: set[tuple[str, ...]] = set()

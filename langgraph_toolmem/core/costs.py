@@ -72,6 +72,7 @@ class Costs(SharedByCopies):
 
     def flush(self) -> None:
         """Write the sums."""
+        # Taken out before they are written: what is counted meanwhile is of the next flush.
         with self._lock:
             sums, self._sums, self._pending = self._sums, defaultdict(float), 0
         if sums:
@@ -87,5 +88,6 @@ class Costs(SharedByCopies):
                 self._sums[name] += amount
             self._pending += 1
             due = self._pending >= MOST_PENDING
+        # Without the lock, which `flush` takes.
         if due:
             self.flush()

@@ -167,6 +167,7 @@ class JobQueue(Database):
             row["due"] = self._now()
             rows.append(row)
         with self.writing() as database:
+            # A folder whose jobs nobody does must not fill its disk.
             [(waiting,)] = database.execute("SELECT count(*) FROM jobs")
             if waiting >= JOB_LIMITS.waiting:
                 raise StorageError(
@@ -187,6 +188,7 @@ class JobQueue(Database):
 
         A job that was taken before, and so failed or lost its process, is taken alone.
         """
+        # Checked in SQL: a job that cannot be read would raise for all of its batch.
         damaged = """(NOT json_valid(payload) OR NOT json_valid(namespace) OR typeof(takes) <> 'integer'
             OR typeof(attempts) <> 'integer' OR typeof(answer) NOT IN ('null', 'text'))"""
         chosen = "seq IN (SELECT value FROM json_each(:chosen))"
@@ -469,7 +471,7 @@ class Jobs:
             yield
             return
         jobs: list[Job] = []
-        self._gathered.jobs = jobs
+        self._gathered.jobs = jobs  # of this thread alone
         try:
             yield
         finally:
@@ -557,6 +559,7 @@ class Jobs:
             return False
         with self._changed:
             self._due = min(self._due, time.monotonic() + after)
+            # A forked child has the object of a thread that does not run there.
             if self._thread is None or not self._thread.is_alive():
                 try:
                     threads.at_exit(self)
@@ -650,6 +653,7 @@ class Jobs:
             if not jobs:
                 return
             slow_thread = threads.start("toolmem-slow", partial(self._try, jobs))
+            # A model may take minutes; entries that are only written must not wait for it.
             while slow_thread.is_alive() and not self._stopped:
                 self._do_quick()
                 with self._changed:
@@ -668,6 +672,7 @@ class Jobs:
             if len(jobs) == 1:
                 self._failed(jobs[0], error)
             else:
+                # One of them fails: the others are done without it.
                 for job in jobs:
                     self._try([job])
         finally:
@@ -741,6 +746,7 @@ class Jobs:
             self._over.set()
             started = (self._thread, self._watching)
             self._changed.notify_all()
+        # Outside the lock, which the threads take as they end.
         for thread in started:
             if thread is not None and thread is not threading.current_thread():
                 thread.join(JOB_LIMITS.close_seconds)
@@ -758,4 +764,5 @@ def _watch(jobs: ref[Jobs], over: threading.Event) -> None:
         watched = jobs()
         if watched is None or not watched.look():
             return
+        # Without this name the memory is free to go while the thread sleeps.
         del watched

@@ -151,6 +151,7 @@ class LedgerTable(Table):
     def followed(self, turn: Turn) -> Record:
         """Return the record of the items that the model followed in a turn."""
         record: Record = []
+        # Only calls that worked as the model wrote them are right: a person's edit says that the call was not.
         for method, (run, user, items) in self.turns.get(turn.key, {}).items():
             suggested = set(items.values())
             called: set[str] = set()
@@ -184,15 +185,20 @@ class LedgerTable(Table):
         for key in (item, ALL):
             records.setdefault(key, [0] * len(ItemStats._fields))[place] += amount
         if len(records) > LEDGER_LIMITS.records:
+            # The sums are made first, so they are the oldest, and must stay.
             oldest, second = islice(records, 2)
-            self._drop_tracks(method, [second if oldest == ALL else oldest])
+            if oldest == ALL:
+                oldest = second
+            self._drop_tracks(method, [oldest])
 
     def _drop_tracks(self, method: str, items: list[str]) -> None:
         records = self.records.get(method, {})
         for item in items:
-            gone = None if item == ALL else records.pop(item, None)
-            if gone is not None:
-                records[ALL] = [whole - part for whole, part in zip(records[ALL], gone, strict=True)]
+            if item == ALL or item not in records:
+                continue
+            dropped = records.pop(item)
+            # The sums are over the items that are there.
+            records[ALL] = [whole - part for whole, part in zip(records[ALL], dropped, strict=True)]
 
     def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
         if turn is not None:
@@ -241,7 +247,9 @@ class LedgerTable(Table):
         feedback = self.graph.verdict(run)
         if feedback is None:
             return
-        new = feedback.weight if feedback.score >= GOOD else -feedback.weight
+        new = feedback.weight
+        if feedback.score < GOOD:
+            new = -new
         for method, items in self._methods_of(run).items():
             before = {_outcome(counted) for counted in items.values() if counted is not None}
             if before != {_outcome(new)}:
@@ -272,7 +280,9 @@ class LedgerTable(Table):
 
 def _outcome(weight: float) -> str:
     """Return the figure of a weight that feedback has for an item: minus where it is bad."""
-    return "helped" if weight > 0 else "hurt"
+    if weight > 0:
+        return "helped"
+    return "hurt"
 
 
 class Ledger:

@@ -83,15 +83,19 @@ class Lifecycle:
         core = self._core
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
+            # Before the learning, after which the thread is known in any case.
             whole = success is not None and self._is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True, model_input=model_input)
-            whole = whole and new in (0, sum(isinstance(event, Turn) for event in run.events))
+            # A thread of which only some turns are new was followed live: the score is for its last episode.
+            turns = [event for event in run.events if isinstance(event, Turn)]
+            whole = whole and new in (0, len(turns))
             core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if success is not None:
             judged = run.episodes() if whole else [run.current]
             for episode in judged:
                 self.note(episode.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
+        # What was learned is stored already: a queue that cannot be written must not look like a failed `finish`.
         try:
             with core.jobs.together():
                 for episode in self._ending(run):
@@ -127,13 +131,16 @@ class Lifecycle:
     def _ending(self, run: Run) -> list[Run]:
         """Return the latest episode, and those before it back to one that ended earlier, in their order."""
         ending: list[Run] = []
+        # Back to front: a thread may have hundreds of episodes, and all but the last few ended earlier.
         for episode in run.backwards():
             if not self._is_new_end(episode) and ending:
                 break
             ending.append(episode)
-        return ending[::-1]
+        ending.reverse()
+        return ending
 
     def _is_new_end(self, episode: Run) -> bool:
+        # The key counts once in all processes: a run that ends in two of them is kept by one.
         with self._core.lock:
             return self._core.apply(digest("ended", episode.digest), [])
 
@@ -196,11 +203,14 @@ class Lifecycle:
                 self._core.executions.begins(turn.key)
             self._note_attempt(turn, replace(step, tool=tool, args=dict(args)), status, raised=raised)
             self._core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
-            return 0 if raised else self._learn_settled(messages, thread_id, user)
+            if raised:  # the host may try the call again
+                return 0
+            return self._learn_settled(messages, thread_id, user)
 
     def _note_attempt(self, turn: Turn, step: ExecutedCall, status: Literal["ok", "failed"], *, raised: bool) -> None:
         """Count a failed attempt of a call, or the success after failed ones. The caller holds the lock."""
         core = self._core
+        # Numbered keys: each attempt counts once, whichever process reports it.
         attempts = 0
         while core.graph.has_seen(attempt_digest(step, attempts + 1)):
             attempts += 1
@@ -226,6 +236,7 @@ class Lifecycle:
             return self._learn_settled(messages, thread_id, user)
 
     def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:
+        # Other processes may have learned turns of this thread.
         self._core.refresh()
         return self._core.executions.read(messages, thread_id), self._core.users.learner(user_id)
 
@@ -256,10 +267,13 @@ class Lifecycle:
             last = latest_turn(run)
             names, specs = core.catalogue.records(specs), core.catalogue.recorded(specs, others=True)
             new, scratch = 0, dict[str, Any]()
-            unnoted = NOTHING_SEEN if model_input is UNSEEN else read_input(model_input)
+            unnoted: SeenDigests | SeenInput = NOTHING_SEEN
+            if model_input is not UNSEEN:
+                unnoted = read_input(model_input)
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = self.asked.names(run.events[index], names).read(run.events[index])
+                # The state before the latest turn: that turn may be read again with more answers.
                 if index == last > start:
                     self._folds.keep(run, index, state)
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not _is_headless(run, index, event):
@@ -274,6 +288,7 @@ class Lifecycle:
     def _learn_turn(self, learned: LearnedTurn, unnoted: SeenDigests | SeenInput) -> bool:
         """Learn a turn; return True if it is new. `unnoted`: the model's input, if it was not noted."""
         core, turn = self._core, learned.turn
+        # The same history gives the same key in every process, so that a turn counts once.
         key = turn_digest(turn)
         if core.graph.has_seen(key):
             again = self._again(learned)
@@ -328,6 +343,7 @@ class Lifecycle:
     def _learned(self, run: Run, user: User) -> None:
         core = self._core
         with core.lock:
+            # An answer in words ends the request, also where nobody calls `finish`.
             if run.events and not core.read_only:
                 last = run.events[-1]
                 if isinstance(last, Turn) and not last.steps:
@@ -373,6 +389,7 @@ class Lifecycle:
         core.refuse_if_closed()
         if core.read_only and self._core.jobs.queue.folder is None:
             raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
+        # Now, not at the next poll: the thread may have just been finished on another machine.
         core.refresh(at_once=True)
         with core.lock:
             run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
@@ -381,6 +398,7 @@ class Lifecycle:
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
             )
+        # This memory writes nothing into the graph: the process that does takes the job.
         if core.read_only:
             feedback = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
             user = core.owner_of(run, user_digest(user_id or None))

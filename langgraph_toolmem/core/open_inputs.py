@@ -46,7 +46,7 @@ class OpenInputs:
             return
         seen = read_input(model_input)
         with self._lock:
-            self._drop(turn)
+            self._drop(turn)  # a retry of the call notes it again
             self._kept[turn] = seen
             self._chars += seen.chars
             while len(self._kept) > 1 and self._is_full():
@@ -125,4 +125,6 @@ class AskedAgents:
 
     def names(self, event: UserMessage | Turn, otherwise: ToolRecords) -> ToolRecords:
         """Return the records of the tools that were offered at a turn. Defaults to `otherwise`."""
-        return self._kept.get(event.key, otherwise) if self._kept else otherwise
+        if not self._kept:  # nearly always, and this runs for each event of a thread
+            return otherwise
+        return self._kept.get(event.key, otherwise)

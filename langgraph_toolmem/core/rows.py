@@ -198,6 +198,7 @@ class Rows(Generic[T]):
         """
         given = [(self.kind.row(item).id, item) for item in items]
 
+        # Run again as a whole if another process wrote in between: it must not keep what an earlier try read.
         def join(space: _Namespace, seen: int | None) -> list[T | None]:
             known = self._read(space, [key for key, _ in given])
             joined = {key: before.item for key, before in known.items()}
@@ -287,6 +288,7 @@ class Rows(Generic[T]):
             return self.kind.since(item, before)
 
         for namespace in self._vectors.namespaces(name):
+            # Several memories may share one Chroma server.
             if not self._users.has(namespace):
                 continue
             user = User(None, None, namespace)
@@ -318,6 +320,7 @@ class Rows(Generic[T]):
                     left[key] = item
             self._write(space, known, left, user, seen=seen)
             self._remove(space, [key for key in ids if key not in left], user)  # damaged ones too
+            # Asked again: what is reported as forgotten must be gone.
             still = space.store.ids(self.kind.name, owner)
             if still:
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")

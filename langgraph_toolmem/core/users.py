@@ -70,7 +70,7 @@ class Users:
                     f"The namespace {namespace!r} needs a user id. Pass user_id=…, or run the graph with it in its "
                     'context or in config["configurable"]["user_id"].'
                 )
-            namespace = tuple(label.format(user_id=user_id) for label in namespace)
+            namespace = tuple([label.format(user_id=user_id) for label in namespace])
         if warn and user_id is not None and not self.apart and not self._warned:
             self._warned = True
             logger.warning(
@@ -121,6 +121,7 @@ def namespace_kept(folder: Path) -> tuple[str, ...] | None:
     try:
         namespace = json.loads((folder / NAMESPACE_FILE).read_text(encoding="utf-8"))["namespace"]
         return check_namespace(tuple(namespace), name="namespace", user_allowed=True)
+    # A damaged file is as none: the command line then takes the default, or what `--namespace` says.
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -148,4 +149,7 @@ def by_namespace(items: Iterable[T], of: Callable[[T], tuple[str, ...]]) -> list
 
 
 def user_digest(user_id: str | None) -> str | None:
-    return None if user_id is None else digest("user", user_id)
+    # Only digests are stored: an id may be a name or an address.
+    if user_id is None:
+        return None
+    return digest("user", user_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -42,6 +42,7 @@ def unheard(config: RunnableConfig) -> RunnableConfig:
         return config
     quiet = callbacks.copy()
     for handler in list(quiet.handlers):
+        # Handlers of `astream_events` and `astream_log` alone have this method; their classes are private.
         if hasattr(handler, "tap_output_iter"):
             quiet.remove_handler(handler)
     return {**config, "callbacks": quiet}
@@ -151,8 +152,9 @@ class _RunningBody(Generic[R]):
 
         A memory that is switched off (``TOOLMEM=off``) writes nothing, so it counts nothing.
         """
-        counted = self._costs is not None and env_mode() != "off"
-        working = self._costs.working() if counted and self._costs is not None else nullcontext()
+        working: AbstractContextManager[object] = nullcontext()
+        if self._costs is not None and env_mode() != "off":
+            working = self._costs.working()
         with step(self._budget), working:
             yield
 
@@ -197,6 +199,7 @@ def drive(
             else:
                 answer = _answered(request)
         except GraphBubbleUp:
+            # An interrupt: the host's run stops here, and LangGraph runs the node again from its beginning.
             running.close()
             raise
         except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
@@ -359,6 +362,7 @@ def _waited(wanted: Wait) -> None:
 async def _awaited(wanted: Wait) -> None:
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
+    # Not `wrap_future`: a wait that ends by its time would cancel the work, which another call may still take.
     def wake(_: object) -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(woken.set)

@@ -98,7 +98,9 @@ class StepOutput(NamedTuple):
         """Return the lines for the model."""
         if self.lines:
             return self.lines
-        return [Line(self.text)] if self.text else []
+        if not self.text:
+            return []
+        return [Line(self.text)]
 
 
 NOTHING = StepOutput()
@@ -125,6 +127,7 @@ def turn_of(messages: Sequence[Any]) -> str:
     for index in range(len(messages) - 1, -1, -1):
         if is_users(messages[index]):
             message = _message(messages[index])
+            # Without an id, the number of user messages before it tells two equal messages apart.
             number = message.id or sum(is_users(before) for before in messages[:index])
             return digest("user-turn", number, identity_of(message.content))
     return ""
@@ -138,7 +141,9 @@ def is_users(message: Any) -> bool:
 
 
 def _message(message: Any) -> BaseMessage:
-    return message if isinstance(message, BaseMessage) else message_of(message)
+    if isinstance(message, BaseMessage):
+        return message
+    return message_of(message)
 
 
 # --- the text ---
@@ -169,7 +174,9 @@ def composed(
     def latest() -> Run:
         return parse_run(list(messages)[-LATEST:])
 
-    tokens = AT_FIRST if _is_first(messages, read or latest) else AFTERWARDS
+    tokens = AFTERWARDS
+    if _is_first(messages, read or latest):
+        tokens = AT_FIRST
     bytes_left = (tokens - tokens_in(FRAME)) * BYTES_PER_TOKEN
     shown: list[str] = []
     tools: set[str] = set()
@@ -179,7 +186,9 @@ def composed(
             continue
         bytes_left -= size  # a line that is withheld keeps its room: its draw changes nothing else
         tools |= {line.about for line in lines}
-        standing = lines if hint.seen is None else hint.seen(lines)
+        standing: Sequence[Line] = lines
+        if hint.seen is not None:
+            standing = hint.seen(lines)
         if standing and hint.head:
             shown.append(hint.head)
         for line in standing:
@@ -195,11 +204,14 @@ def _least_sure(hint: StepOutput) -> float:
 
 def _fitting(hint: StepOutput, tools: Collection[str], bytes_left: int) -> tuple[list[Line], int]:
     """Return the lines of a hint that have room, without those on tools that are named already, and their size."""
-    size = _size(hint.head) if hint.head else 0
+    size = 0
+    if hint.head:
+        size = _size(hint.head)
     lines: list[Line] = []
     for line in hint.hint:
         if line.about and line.about in tools:
             continue
+        # No shorter line after it: a step puts its most important lines first.
         if size + _size(line.text) > bytes_left:
             break
         size += _size(line.text)
@@ -226,6 +238,7 @@ def _is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
 
 
 def _size(line: str) -> int:
+    # One more for the line break.
     return len(line.encode("utf-8", "replace")) + 1
 
 
@@ -245,6 +258,7 @@ class Witness:
         _WITNESSES[token] = self
 
 
+# Weak: a witness lives as long as its node keeps it. Its function is no value that a checkpoint could hold.
 _WITNESSES: Final[WeakValueDictionary[str, Witness]] = WeakValueDictionary()
 
 
@@ -290,8 +304,12 @@ def new_hint(
         scope: how long the hint holds.
         seen: token of its `Witness`.
     """
+    if scope == "turn":
+        at = turn_of(messages)
+    else:
+        at = point_of(messages)
     hint = Hint(
-        at=turn_of(messages) if scope == "turn" else point_of(messages),
+        at=at,
         scope=scope,
         lines=[list(line) for line in output.hint],
         head=output.head,
@@ -320,13 +338,13 @@ def _held(state: Any, messages_key: str) -> list[Hint]:
 
 
 def _output_of(hint: Hint) -> StepOutput:
+    # Without a witness (another process resumed the thread) the hint is shown, and not recorded.
     witness = _WITNESSES.get(hint["seen"])
-    return StepOutput(
-        lines=[Line(*line) for line in hint["lines"]],
-        head=hint["head"],
-        sure=hint["sure"],
-        seen=None if witness is None else witness.record,
-    )
+    record: Seen | None = None
+    if witness is not None:
+        record = witness.record
+    lines = [Line(*line) for line in hint["lines"]]
+    return StepOutput(lines=lines, head=hint["head"], sure=hint["sure"], seen=record)
 
 
 def _holds(hint: Hint, messages: Sequence[Any]) -> bool:
@@ -384,7 +402,9 @@ def placed(
         return system, list(messages), settings
     placement = placement_of(model, settings)
     if not placement:
-        name = "a model that is not named" if model is None else type(model).__name__
+        name = "a model that is not named"
+        if model is not None:
+            name = type(model).__name__
         warn_once(
             "It is unknown where %s takes hints: they go into the system message, and a prompt cache is not reused",
             name,
@@ -397,9 +417,12 @@ def placed(
     last = _message(last)
     if placement == "in_tool" and isinstance(last, ToolMessage):
         return system, [*before, with_text(last, text)], settings
-    content: Any = [{"type": "text", "text": text}] if placement == "tail_list" else text
+    content: Any = text
+    if placement == "tail_list":
+        content = [{"type": "text", "text": text}]
     hint = HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})
     marked = None
+    # By this setting the integration marks the last block of the request: that would be the hint, which changes.
     if placement == "tail_marked" and settings.get(CACHE):
         marked = _marked(last, settings[CACHE])
     if marked is None:

@@ -31,6 +31,7 @@ EnvMode = Literal["", "shadow", "off"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 """Flat names to plain values: what OpenTelemetry takes."""
 
+# Texts may name a model or a tool, so a process could log without end.
 MAX_WARNED: Final = 256
 warned: Final[set[str]] = set()
 
@@ -53,6 +54,7 @@ def _log_once(level: int, line: str) -> None:
 
 def env_mode() -> EnvMode:
     """Return the mode that the environment sets; "" if it sets none."""
+    # Read at each call, so that the switch works in a running process.
     value = os.environ.get("TOOLMEM", "").strip().lower()
     if value == "off":
         return "off"
@@ -125,7 +127,9 @@ def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
         runtime = None
     if not isinstance(runtime, Runtime):
         runtime = (config or {}).get("configurable", {}).get(RUNTIME_KEY)
-    return runtime if isinstance(runtime, Runtime) else None
+    if not isinstance(runtime, Runtime):
+        return None
+    return runtime
 
 
 def invocation_of(config: RunnableConfig | None = None) -> object | None:
@@ -135,7 +139,9 @@ def invocation_of(config: RunnableConfig | None = None) -> object | None:
     its own.
     """
     runtime = runtime_of(config)
-    return None if runtime is None else runtime.control
+    if runtime is None:
+        return None
+    return runtime.control
 
 
 def config_of() -> RunnableConfig | None:
@@ -151,14 +157,16 @@ def thread_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | No
     thread = (config or {}).get("configurable", {}).get("thread_id")
     if thread is None:
         thread = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
-    return None if thread is None else str(thread)
+    if thread is None:
+        return None
+    return str(thread)  # hosts also use numbers and UUIDs
 
 
 def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     """Return the user: from the context, the server's user or the configurable, in this order."""
     user = None
     if runtime is not None:
-        if not isinstance(runtime.context, (list, tuple)):
+        if not isinstance(runtime.context, (list, tuple)):  # `read_key` would take a list for messages
             user = read_key(runtime.context, "user_id")
         if not user:
             server = getattr(runtime, "server_info", None)
@@ -166,7 +174,9 @@ def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     if not user:
         configurable = (config or {}).get("configurable", {})
         user = configurable.get("langgraph_user_id") or configurable.get("user_id")
-    return str(user) if user else None
+    if not user:
+        return None
+    return str(user)
 
 
 # --- stream and traces ---
@@ -195,6 +205,7 @@ def annotate(attributes: Mapping[str, str | int | float | bool]) -> None:
 
 
 def _to_span(attributes: Mapping[str, str | int | float | bool]) -> None:
+    # A program that traces has imported its tracer; in all others the import would cost time and bring nothing.
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return

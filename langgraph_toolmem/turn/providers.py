@@ -233,7 +233,9 @@ class _Leaf:
             for place in self._places:
                 value = place.get(first)
                 for key in rest:
-                    value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
+                    if not isinstance(value, Mapping):  # a client's object of settings
+                        value = _fields(value)
+                    value = value.get(key)
                 if value is None:
                     continue
                 if isinstance(value, str):
@@ -290,10 +292,10 @@ def _leaves(
 def _runnables_in(fields: Mapping[str, Any]) -> list[Runnable[Any, Any]]:
     inside: list[Runnable[Any, Any]] = []
     for value in fields.values():
-        parts = value if isinstance(value, (list, tuple)) else [value]
-        for part in parts:
-            if isinstance(part, Runnable):
-                inside.append(part)
+        if isinstance(value, Runnable):
+            inside.append(value)
+        elif isinstance(value, (list, tuple)):  # fallbacks, the steps of a sequence
+            inside += [part for part in value if isinstance(part, Runnable)]
     return inside
 
 
@@ -307,11 +309,16 @@ def _configurable_leaf(
         field = key.removeprefix(prefix)
         if key.startswith(prefix) and (allowed == "any" or field in (allowed or ())):
             now[field] = value
-    queued = [kwargs for _, _, kwargs in fields.get("_queued_declarative_operations") or ()]
+    # Calls of `bind` and the like, which `init_chat_model` repeats on the model that it makes.
+    queued = []
+    for _, _, kwargs in fields.get("_queued_declarative_operations") or ():
+        queued.append(kwargs)
     merged = {**fields["_default_config"], **now}
     return _Leaf(str(merged.get("model") or ""), merged, (*calls, *queued))
 
 
 def _fields(model: Any) -> Mapping[str, Any]:
-    found = getattr(model, "__dict__", None)
-    return found if isinstance(found, Mapping) else {}
+    fields = getattr(model, "__dict__", None)
+    if isinstance(fields, Mapping):
+        return fields
+    return {}

@@ -39,6 +39,7 @@ def seen_messages(state: Sequence[Any], request: Sequence[Any]) -> SeenMessages:
         state: messages of the host's state.
         request: messages of the request to the model.
     """
+    # The usual case, without a look at any message: nobody trimmed or added.
     if len(state) == len(request) and all(map(is_, state, request)):
         return SeenMessages(list(request), [])
     ids = {message.id for message in state if isinstance(message, BaseMessage) and message.id}
@@ -70,7 +71,9 @@ def model_input_of(
         private: fields of the context that are not read.
         complete: True if the memory stands right at the model.
     """
-    parts: list[str] = [] if system is None else [text_of(system.content, separator="\n")]
+    parts: list[str] = []
+    if system is not None:
+        parts.append(text_of(system.content, separator="\n"))
     # Classes are asked once each: `isinstance` of a pydantic class takes .5 ms for 1,000 messages.
     kinds = {type(message) for message in messages.own}
     of_system = {kind for kind in kinds if issubclass(kind, SystemMessage)}
@@ -108,6 +111,7 @@ def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive
     """Return the primitive fields of a run's context, a dataclass, a pydantic model or a dict, without private ones."""
     primitives: dict[str, Primitive] = {}
     for name, value in _fields_of(context):
+        # A whole document in the context is no value that a call takes from it.
         if isinstance(value, str) and len(value) > VALUE_LIMITS.message:
             continue
         is_read = isinstance(name, str) and name not in private and len(primitives) < _LIMIT

@@ -157,8 +157,10 @@ class Step(SharedByCopies, ABC, Generic[M]):
         return NOTHING
 
     def render(self, call: Call, found: Any) -> StepOutput:
-        """Return the output at this model call, made of the result of `compute`. Keep it cheap."""
-        return found if isinstance(found, StepOutput) else NOTHING
+        """Return the output at this model call, made of the result of `compute`. It runs at each: keep it fast."""
+        if isinstance(found, StepOutput):
+            return found
+        return NOTHING
 
     def record(self, write: Callable[[], object]) -> None:
         """Write a record of what the model sees; an error is logged, and the model is asked all the same."""
@@ -185,6 +187,7 @@ class Step(SharedByCopies, ABC, Generic[M]):
     def drawn(self, call: Call, lines: Sequence[Line]) -> list[Line]:
         """Return the lines that are not withheld in this episode, and record the draws."""
         items = [line.item for line in lines if line.item]
+        # A draw that is not recorded cannot be compared later: if the record fails, all lines are shown.
         with self.errors:
             core = self.core
             run = core.read(call.messages, call.thread_id)
@@ -218,6 +221,7 @@ class StepRunner:
         step = self.step
         if (call.held_out or not is_active()) and not step.learns:
             return NOTHING
+        # Read before `compute`: somebody may be forgotten while it works with their texts.
         purges = step.core.texts.purges
         with step.errors:
             kept = self._memo.get(call)
@@ -229,10 +233,12 @@ class StepRunner:
             if kept.broken:
                 return NOTHING
             output = step.render(call, kept.found)
+            # A kept result is rendered at each call of its scope, and the stream gets each event once.
             if output.event is not None and output.event != kept.event:
                 kept.event = output.event
                 report(step.role, output, call.runtime, events=step.core.events)
             return output
+        # Only after an error: a step that failed is not tried again at each model call of its scope.
         with step.errors:
             self._memo.put(call, None, purges, broken=True)
         return NOTHING
@@ -341,6 +347,7 @@ class Memo(SharedByCopies):
                 return kept
             if self._scope == "point" or _begins(call) or broken:
                 self._kept[key] = kept
+            # Branches of a graph compute side by side: the model must read one result in all of them.
             kept = self._kept.setdefault(key, kept)
             self._kept.move_to_end(key)
             while len(self._kept) > MAX_TURNS:
@@ -357,7 +364,9 @@ def _begins(call: Call) -> bool:
     """Return True if nothing may be kept of earlier calls: an unnamed run that begins, or that has no ids."""
     if call.thread_id is not None:
         return False
-    last = call.messages[-1] if call.messages else None
+    if not call.messages:
+        return True
+    last = call.messages[-1]
     return isinstance(last, HumanMessage) or not getattr(last, "id", None)
 
 
@@ -469,7 +478,9 @@ class StepNode(MemoryNode):
                 core.know(core.read(call.messages, call.thread_id))
 
             core.log_and_continue("could not note a thread", note_thread)
-        return None if output is NOTHING else self.update(call, output)
+        if output is NOTHING:
+            return None
+        return self.update(call, output)
 
     def update(self, call: Call, output: StepOutput) -> Any:
         """Return the update of the state for a step's output."""

@@ -120,7 +120,9 @@ class StructuredModel(Generic[A]):
             raw = output.get("raw")
             usage = _added(usage, raw)
             value, reason = self._read(output)
-            refusal = "" if value is not None else _refusal(raw)
+            refusal = ""
+            if value is None:
+                refusal = _refusal(raw)
             if value is not None or refusal:
                 break
         return Answer(value, reason, refusal, calls, usage, prompt)
@@ -152,13 +154,16 @@ class StructuredModel(Generic[A]):
 
     def _validated(self, given: Any) -> tuple[A | None, str]:
         """Return an answer, or the reason why it has not the form, or is useless."""
-        try:
-            value = given if isinstance(given, self._schema) else self._schema.model_validate(given)
-        except ValidationError as error:
-            return None, reason_of(error)
-        problem = self._check(value) if self._check is not None else ""
-        if problem:
-            return None, problem
+        value = given
+        if not isinstance(given, self._schema):
+            try:
+                value = self._schema.model_validate(given)
+            except ValidationError as error:
+                return None, reason_of(error)
+        if self._check is not None:
+            problem = self._check(value)
+            if problem:
+                return None, problem
         return value, ""
 
 
@@ -181,8 +186,11 @@ def _bound(model: BaseChatModel, schema: type[BaseModel], method: Method | None)
             return model.with_structured_output(schema, include_raw=True, **options), ""
         except (NotImplementedError, ValueError, TypeError) as error:
             name = type(model).__name__
+            # A method that the host named is not replaced in silence.
             if method is not None or not isinstance(error, NotImplementedError):
-                by = "" if method is None else f" by {method}"
+                by = ""
+                if method is not None:
+                    by = f" by {method}"
                 raise ConfigurationError(f"{name} gives no structured output{by}: {error}") from error
             logger.info("%s gives no structured output: JSON is read from its text", name)
     form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
@@ -194,7 +202,11 @@ def sections(parts: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:
 
     Lines of the material that look like the frame are marked, so that no text ends its section or begins another.
     """
-    pairs = parts.items() if isinstance(parts, Mapping) else parts
+    pairs: Iterable[tuple[str, str]]
+    if isinstance(parts, Mapping):
+        pairs = parts.items()
+    else:
+        pairs = parts
     framed = []
     for title, text in pairs:
         if text:
@@ -220,7 +232,8 @@ def _is_unreadable(error: Exception) -> bool:
 
 def _objects(text: str, fields: Mapping[str, Any]) -> Iterator[Any]:
     """Yield JSON objects in a text that begin with one of the fields, the last one first."""
-    names = "|".join(re.escape(name) for name in fields)
+    # The last one first: a model may write drafts before its answer.
+    names = "|".join(map(re.escape, fields))
     begin = re.compile(rf'\{{\s*"(?:{names})"')
     for match in reversed(list(begin.finditer(text))):
         try:

@@ -12,7 +12,7 @@ from navi_script import Shop, assert_well_formed, do, say
 from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.decide.decision import Decision
+from langgraph_toolmem.navigator.decide.decision import NaviDecision
 from langgraph_toolmem.nodes import create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.structured import StructuredModel
@@ -58,5 +58,5 @@ def test_decisions_over_http_are_kept_as_they_were_sent(method: Any, nothing_fai
     for (*prompt, action), messages, parts in zip(lines, sent, ROUNDS[1:], strict=True):
         assert prompt == [{"role": m["role"], "content": m["content"]} for m in messages]
         # A fine-tuned model that writes this is understood.
-        trained = StructuredModel(ScriptedChatModel(script=[action["content"]]), Decision, method="text")
-        assert trained.ask(convert_to_messages(prompt)).value == Decision.model_validate({"sub_intents": parts})
+        trained = StructuredModel(ScriptedChatModel(script=[action["content"]]), NaviDecision, method="text")
+        assert trained.ask(convert_to_messages(prompt)).value == NaviDecision.model_validate({"sub_intents": parts})
