@@ -66,7 +66,10 @@ class Declarations:
 
     def cover(self, spec: ToolSpec) -> bool:
         """Return True if the tool is named, or matched and not marked as writing."""
-        return spec.name in self._names or (spec.read_only is not False and self._matched(spec.name))
+        if spec.name in self._names:
+            return True
+        # A pattern may match more than its author thought of: it does not overrule what a tool says of itself.
+        return spec.read_only is not False and self._matched(spec.name)
 
     def unknown(self, tools: Collection[str]) -> list[str]:
         """Return the names and patterns without a matching tool; an empty list before any tool is known."""
@@ -179,7 +182,9 @@ class OfferedTools:
 
 def _identity_of(tool: BaseTool) -> Hashable:
     """Return what a tool shares with its copies."""
-    schema = id(tool) if tool.args_schema is None else id(tool.args_schema)
+    schema = id(tool)
+    if tool.args_schema is not None:
+        schema = id(tool.args_schema)
     return type(tool), tool.name, tool.description, schema, tuple(tool.tags or ()), id(tool.metadata)
 
 
@@ -250,6 +255,7 @@ class Catalogue:
 
         Each is read once: reading the schemas of an agent's tools costs more than all its decisions.
         """
+        # A provider's own tool is a dict: the provider executes it.
         executed = [tool for tool in tools if isinstance(tool, BaseTool)]
         objects = tuple(map(id, executed))
         offered = self._offered.get(objects)
@@ -279,13 +285,18 @@ class Catalogue:
         describes tools that are known from their calls alone, and adds restrictive marks. The running program must
         declare itself that a tool only reads; a memory that is only read trusts the folder.
         """
-        return _Marked(self.specs if specs is None else specs, self._with_marks)
+        if specs is None:
+            specs = self.specs
+        return _Marked(specs, self._with_marks)
 
     def _with_marks(self, spec: ToolSpec) -> ToolSpec:
         with self._lock:
             name = spec.name
             others = self._others_of_name(name)
-            record = self._record_of(spec) if name in self._shapes() else name
+            record = name
+            if name in self._shapes():
+                record = self._record_of(spec)
+            # By identity of the specs, not by their schemas: this runs at each model call.
             known = self._marked.get(record)
             if known is not None and known.is_from([spec, *others]):
                 return known.spec
@@ -299,7 +310,9 @@ class Catalogue:
 
     def _others_of_name(self, name: str) -> list[ToolSpec | None]:
         """Return the tools of a name: given, of a host, of records apart, and as the graph describes it."""
-        given = None if self._given is None else self._given.get(name)
+        given = None
+        if self._given is not None:
+            given = self._given.get(name)
         others = [given, self._of_hosts.get(name)]
         for record in self._shapes().get(name, ()):
             if is_apart(record):
@@ -339,7 +352,9 @@ class Catalogue:
                 return self.specs
             specs = dict(self.specs)
             for name in self._graph.tools:
-                noted = None if is_apart(name) else self._noted(name)
+                if is_apart(name):  # a record of another tool of that name
+                    continue
+                noted = self._noted(name)
                 if noted is not None:
                     specs[name] = noted
             return specs
@@ -364,7 +379,9 @@ class Catalogue:
         taken: dict[str, ToolSpec] = {}
         for name, spec in tools.items():
             before = self._of_hosts.get(name)
-            taken[name] = spec if before is None else agreed(spec, before)
+            if before is not None:
+                spec = agreed(spec, before)
+            taken[name] = spec
         for name, spec in taken.items():
             self._of_hosts[name] = self._declared(spec)
         self._note(taken)
@@ -457,7 +474,7 @@ class Catalogue:
 
     def _record_of(self, spec: ToolSpec) -> str:
         """Return the record of a tool: the first of its name with the same parameters, or a new one."""
-        if not spec.seen:
+        if not spec.seen:  # it is known from its calls alone
             return spec.name
         shape = shape_of(spec)
         for record in (spec.name, *self._shapes().get(spec.name, ())):
@@ -608,7 +625,9 @@ def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
     """Return the sentence on undeclared tools, and those of them that seem to only read; "" if there are none."""
     if not names:
         return ""
-    are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"
+    are = f"{len(names)} tools are"
+    if len(names) == 1:
+        are = "1 tool is"
     shown = ", ".join(f'"{name}"' for name in reading)
     line = f"{are} never called without the model: undeclared."
     if shown:

@@ -103,6 +103,7 @@ class Episodes(Table):
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
     def _thread(self, thread: str) -> list[dict[str, Any]]:
+        # Taken out and put back: the threads are in the order of their latest activity.
         row = self.threads.pop(thread, None) or [{}, {}]
         self.threads[thread] = row
         if len(self.threads) > EPISODE_LIMITS.threads:
@@ -111,6 +112,7 @@ class Episodes(Table):
 
     def _see(self, thread: str, message: str, episode: str, number: int) -> None:
         messages = self._thread(thread)[0]
+        # The first event of a message counts: two processes may report it, each with a number of its own.
         messages.setdefault(message, [episode, number])
         if len(messages) > EPISODE_LIMITS.messages:
             del messages[next(iter(messages))]
@@ -328,12 +330,14 @@ class Holdout:
         return self._share > 0
 
     def draws(self, run: str) -> bool:
+        # The first 32 bits of a digest, as a number, are evenly distributed.
         return int(digest("holdout", 0, run)[:8], 16) < self._share * 0x100000000
 
     def begins(self, run: Run) -> bool:
         """Return True if the last episode of a history is held out; record once that the memory was asked."""
         name, evidence = run.digest, self._evidence
         with evidence.lock:
+            # Once drawn, an episode stays as it is, also after the share was changed.
             known = self._table.episodes.get(name)
             if known is not None:
                 held, *_ = known

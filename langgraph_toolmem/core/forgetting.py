@@ -71,11 +71,16 @@ class Ages(Table):
         for name in (learned.run, learned.thread, learned.state.user_key):
             if name and hour - self.hours.get(name, hour - day) >= day:
                 new.append(name)
-        return [LastSeen(new, hour)] if new else []
+        if not new:
+            return []
+        return [LastSeen(new, hour)]
 
 
 def seconds_of(retention: timedelta | float | None) -> float | None:
-    seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
+    if isinstance(retention, timedelta):
+        seconds: float | None = retention.total_seconds()
+    else:
+        seconds = retention
     if seconds is not None and (not is_number(seconds) or seconds <= 0):
         raise ConfigurationError(f"retention is a timedelta or a number of seconds above 0, not {retention!r}.")
     return seconds
@@ -101,6 +106,7 @@ class Forgetting:
         if core.closed or core.read_only:
             return
         now = core.now()
+        # Also if the clock was set back, or the next deletion would be years away.
         if not 0 <= now - self._polled < 86_400.0:
             self._polled = now
             core.jobs.put(RETENTION, {}, key=RETENTION, ordering_key="")
@@ -175,6 +181,7 @@ class Forgetting:
         if ages is None:
             return set()
         with core.lock:
+            # Data from before the retention was set counts as new from now on.
             if ages.began is None:
                 core.apply(None, [LastSeen([], core.hour())])
             graph, began = core.graph, ages.began or 0

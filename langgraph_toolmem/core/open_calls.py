@@ -117,6 +117,7 @@ class OpenCalls:
                 del self._calls[key]
                 if key.turn != turn:  # the user spoke again
                     ended += _unhandled(call, messages)
+        # Without the lock: what ends a run learns from it, and takes the lock of the graph.
         _run(ended)
 
     def answered(self, call: OpenCall, turn: str) -> None:
@@ -255,7 +256,9 @@ class OpenCalls:
 
 def seen_up_to_now(history: ThreadHistory, messages: Sequence[Any]) -> ThreadHistory:
     """Return what the model saw at an earlier call, and the state's messages that came after it."""
-    place = _place_of(history[-1], messages) if history else None
+    if not history:
+        return ThreadHistory(messages)
+    place = _place_of(history[-1], messages)
     if place is None:
         return ThreadHistory(messages)
     return history.plus(messages[place + 1 :])
@@ -303,5 +306,8 @@ def owner_of_call(thread_id: str | None, user_id: str | None, messages: Sequence
     if thread_id is not None or not messages:
         return CallOwner(thread_id, user_id)
     first = messages[0]
-    content = first.get("content") if isinstance(first, Mapping) else getattr(first, "content", "")
+    if isinstance(first, Mapping):
+        content = first.get("content")
+    else:
+        content = getattr(first, "content", "")
     return CallOwner(None, user_id, (getattr(first, "id", None), identity_of(content)))

@@ -364,16 +364,25 @@ class Rows(Generic[T]):
         if self._vectors.empty:
             return []
         space, name = self._space(user), self.kind.name
-        vector = self.embedder.embed_query(query) if isinstance(query, str) else query
-        count = space.store.count(name) if k is None else k
+        vector = query
+        if isinstance(query, str):
+            vector = self.embedder.embed_query(query)
+        count = k
+        if count is None:
+            count = space.store.count(name)
         least = max(1, count // 4)
+        # At a model call, a server is asked once: a second round trip would make the user wait.
         asks_once = k is None or self.waits_little
         while True:
             rows = space.store.query(name, vector, k=count, part=part, read=self._read_row, same=same)
             hits = self._not_retired(rows, user)
             if asks_once or len(hits) >= least or len(rows) < count or count >= ROW_LIMITS.most_near:
-                return hits if same is not None else hits[:k]
+                break
+            # Chroma cannot leave out retired rows: their records are in the ledger. So more are asked for.
             count *= 4
+        if same is None:
+            return hits[:k]
+        return hits
 
     def _not_retired(self, rows: Sequence[SearchHit[T]], user: User) -> list[SearchHit[T]]:
         """Return rows with the items' records, without retired items."""
@@ -453,6 +462,7 @@ class Rows(Generic[T]):
         """Return True if others wrote since this was asked last; on a server, if they may have."""
         state, before = space.store.state(self.kind.name), space.state
         space.state = state
+        # Rows of a folder have a counter that every process moves. A server says nothing of others' changes.
         if state is not None:
             return before not in (None, state)
         if not self._vectors.chroma.given or 0 <= self._now() - space.looked < ROW_LIMITS.refresh_seconds:
@@ -518,8 +528,11 @@ class Rows(Generic[T]):
         new: list[VectorItem] = []
         same: list[VectorItem] = []
         for key, item in items.items():
-            before = known[key].row if key in known else None
+            before = None
+            if key in known:
+                before = known[key].row
             packed = self._packed(item, before, user)
+            # Embedding costs most: a row whose text stays keeps its vector.
             if before is None or before.text != packed.text:
                 new.append(packed)
             elif _differs(packed, before):
@@ -538,6 +551,7 @@ class Rows(Generic[T]):
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)
         owners = row.owners
+        # Owners only grow here: an item that two users' runs gave is forgotten with the last of them.
         if owners is None:
             everybody: set[str] = set()
             if before is not None:
@@ -576,6 +590,7 @@ class Rows(Generic[T]):
             _, item = row
             return not self.kind.retired(item), self.kind.worth(item)
 
+        # A hundredth more than needed, so that the next rows do not bring the same work again.
         wanted = size - self.kind.most + self.kind.most // 100
         oldest = islice(space.store.each(self.kind.name), max(ROW_LIMITS.room, 2 * wanted))
         least_useful = sorted(self._items(oldest, user), key=usefulness)[:wanted]

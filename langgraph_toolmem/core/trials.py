@@ -163,6 +163,7 @@ class TrialTable(Table):
     def _draw(
         self, method: str, run: str, about: str, items: dict[str, int], calls: int, errors: int, user: str | None
     ) -> None:
+        # Taken away, changed and counted again: the sums never hold an outcome twice.
         row = self._run(run, user)
         self._count(row, -1)
         row[1] = row[1] or about
@@ -280,7 +281,9 @@ def estimate(cells: Iterable[list[float] | None], outcome: Outcome) -> Estimate:
     mean, variance = 0.0, 0.0
     for cell, spread in zip(cells, TRIAL_SETTINGS.spreads, strict=False):
         variance += spread * spread
-        difference = None if cell is None else _difference(cell, at)
+        if cell is None:
+            continue
+        difference = _difference(cell, at)
         if difference is None:
             continue
         trust = variance / (variance + difference.variance)
@@ -360,7 +363,9 @@ class HintTrials:
             if chance <= 1 - settings.sure and chances[0] <= 0.5:
                 return "hurts"
         tried = _drawn(own, 1) >= settings.tried or _drawn(of_kind, 1) >= settings.all_tried
-        return "idle" if tried and max(chances) < settings.unlikely else "tried"
+        if tried and max(chances) < settings.unlikely:
+            return "idle"
+        return "tried"
 
     def _levels(self, method: str, about: str, item: str) -> list[list[float] | None]:
         """Return the sums of the method, of the kind of request and of the item, each without the next."""
@@ -405,6 +410,7 @@ class HintTrials:
                 user = user or core.graph.owner(name)
                 core.apply(None, [HintsDrawn(method, name, about, new, calls, errors, user)], user=user, run=name)
             shown |= new
+            # Draws of earlier model calls hold: an item must not come and go within an episode.
             return {item for item in items if not shown[item]}
 
     def _on(self, method: str) -> bool:
@@ -449,6 +455,9 @@ class HintTrials:
         mean, deviation = estimate(levels, decides)
         margin = _NORMAL.inv_cdf(0.975) * deviation
         cell = levels[-1]
+        standing: Standing = "tried"
+        if item != ALL:
+            standing = self._standing(method, about, item)
         return Effect(
             method=method,
             about=about,
@@ -459,7 +468,7 @@ class HintTrials:
             value=mean,
             low=mean - margin,
             high=mean + margin,
-            standing="tried" if item == ALL else self._standing(method, about, item),
+            standing=standing,
         )
 
     def report(self) -> Section | None:
