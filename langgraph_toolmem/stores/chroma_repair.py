@@ -45,17 +45,21 @@ def inspect(memory: Path) -> list[str] | None:
         return sentences
     try:
         return _lost(memory, opened.counts)
-    except StorageError:  # a damaged memory.db is named where that file is examined
+    # A damaged memory.db is named where that file is examined.
+    except StorageError:
         return []
 
 
 def _damage_of_database(path: Path) -> str | None:
     try:
         with closing(opened_readonly(path)) as database:
+            # One damage is enough to know: the check stops at the first.
             result = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.DatabaseError as error:
         result = str(error)
-    return None if result == "ok" else f"{path} is damaged: {result}"
+    if result == "ok":
+        return None
+    return f"{path} is damaged: {result}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +122,20 @@ def _check(folder: Path) -> None:
 
     client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
     with closing(client):
-        for each in client.list_collections():
-            _say(each.name, "?")
+        for listed in client.list_collections():
+            # Printed first: if the opening ends the process, the parent sees at which collection.
+            _say(listed.name, "?")
             try:
-                count = _count_and_search(client.get_collection(each.name, embedding_function=None))
+                count = _count_and_search(client.get_collection(listed.name, embedding_function=None))
             except BaseException as error:  # noqa: BLE001 - a panic of Chroma's is no Exception
                 lines = str(error).strip().splitlines() or [type(error).__name__]
-                _say(each.name, lines[0])
+                _say(listed.name, lines[0])
             else:
-                _say(each.name, count)
+                _say(listed.name, count)
 
 
 def _count_and_search(collection: Any) -> int:
+    # A search too: counting reads the database alone, and a damaged index shows itself only when it is loaded.
     count = int(collection.count())
     page = collection.get(limit=1, include=["metadatas", "embeddings"])
     if count != 0:

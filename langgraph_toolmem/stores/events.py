@@ -170,7 +170,9 @@ def _parsed(row: Row | None) -> list[Any] | None:
         events = loads(row.body)
     except (ValueError, RecursionError):
         return None
-    return events if isinstance(events, list) else None
+    if isinstance(events, list):
+        return events
+    return None
 
 
 def _checksum(cells: Sequence[bytes | None]) -> int:
@@ -184,7 +186,9 @@ def _checksum(cells: Sequence[bytes | None]) -> int:
 def _printable(key: bytes | None) -> str:
     """Return the key of a row, unless it may hold anything else than a digest."""
     text = b"none" if key is None else key
-    return text.decode() if len(text) <= 16 and text.isalnum() and text.isascii() else "unreadable"
+    if len(text) <= 16 and text.isalnum() and text.isascii():
+        return text.decode()
+    return "unreadable"
 
 
 class EventLog(Database):
@@ -256,7 +260,7 @@ class EventStore:
         self.news = False
         self._clock = clock
         self._broken = False  # an interrupt left the graph half made
-        self._version: tuple[int, int] | None = None
+        self._version: tuple[int, int] | None = None  # of the file, at the last look
         self._polled = self._retry = float("-inf")
         self._unsaved: list[Row] = []
         self._writing = threads.lock()
@@ -264,10 +268,14 @@ class EventStore:
             if folder is not None:
                 refuse_remote(folder)
                 self._make(folder)
+            # In WAL mode NORMAL survives the end of the process, FULL that of the machine.
+            synchronous = "NORMAL"
+            if fsync == "always":
+                synchronous = "FULL"
             self.database = EventLog(
                 folder,
                 read_only=read_only,
-                synchronous="FULL" if fsync == "always" else "NORMAL",
+                synchronous=synchronous,
                 busy=EVENT_LIMITS.busy_seconds,
                 problems=self.problems,
             )
@@ -327,16 +335,22 @@ class EventStore:
                 if left > 1:  # a damaged file is replaced at the next access
                     continue
                 self._degrade(error)
-            state = self.upto, rows[-1].seq if rows else 0
-            if left == 1 or not rows or rows[-1].seq == self.upto + len(rows) or state == before:
-                break  # else another process wrote snapshots in between, and deleted rows that this one lacks
-            before = state
+            if not rows or left == 1:
+                break
+            last = rows[-1].seq
+            # A gap: another process wrote snapshots in between, and deleted rows that this one lacks. The same gap
+            # twice is a loss, which no further reading brings back.
+            if last == self.upto + len(rows) or (self.upto, last) == before:
+                break
+            before = self.upto, last
             self._reset_graph()
         self._apply_rows(rows)
 
     def _load_snapshot(self) -> None:
         self.upto = self._snapshot_upto = 0
-        for path in () if self.folder is None else (self.folder / SNAPSHOT, self.folder / BEFORE):
+        if self.folder is None:
+            return
+        for path in (self.folder / SNAPSHOT, self.folder / BEFORE):
             try:
                 found = snapshot.read_file(path)
                 self.graph.load(found["state"])
@@ -356,7 +370,9 @@ class EventStore:
         self.graph.load(empty.to_state())
 
     def _quarantine(self, path: Path, error: Exception) -> None:
-        why = str(error) if isinstance(error, GraphFileError) else describe_error(error)
+        why = describe_error(error)
+        if isinstance(error, GraphFileError):  # its text quotes nobody
+            why = str(error)
         self.say(f"{path.name} cannot be used ({why}); the snapshot before it and the event log are used", error)
         if not self.read_only:
             aside = snapshot.free_name(path)
@@ -372,9 +388,12 @@ class EventStore:
         for begin in range(0, len(rows), EVENT_LIMITS.rows_at_once):
             some = rows[begin : begin + EVENT_LIMITS.rows_at_once]
             parsed = [_parsed(stored.row) for stored in some]
-            fitting = self.graph.fitting_kinds(chain.from_iterable(events for events in parsed if events is not None))
+            readable = [events for events in parsed if events is not None]
+            fitting = self.graph.fitting_kinds(chain.from_iterable(readable))
             for stored, events in zip(some, parsed, strict=True):
-                why = "damaged" if stored.row is None else apply_events(self.graph, stored.row.key, events, fitting)
+                why = "damaged"
+                if stored.row is not None:
+                    why = apply_events(self.graph, stored.row.key, events, fitting)
                 if why:
                     left_out.append(f"{stored.seq} (key {stored.key}, {why})")
                 self.upto = stored.seq
@@ -414,6 +433,7 @@ class EventStore:
             return True
         if self.folder is None or self._clock() < self._retry or self.database.empty:
             return False
+        # SQLite changes this number when another connection wrote: it costs no read of the table.
         with self.database.opened() as database:
             version = id(database), database.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
@@ -430,8 +450,8 @@ class EventStore:
         self._load()
         for row in self._unsaved:
             apply_row(self.graph, row)
-        for each in self.at_reload:
-            each()
+        for reloaded in self.at_reload:
+            reloaded()
 
     def register(self, kind: type[T]) -> T:
         """Return the graph's table of a kind. Rows that were stored for it in another shape are left out, and said."""
@@ -463,10 +483,11 @@ class EventStore:
             self._reload()
         if key is not None and self.graph.has_seen(key):
             return False
+        # Until the end: an interrupt in between leaves a half-applied record, and the next call reads everything anew.
         self._broken = True
         known = False
         if self.database is not None and not self.read_only:
-            body = dumps([each.plain() for each in record])
+            body = dumps([event.plain() for event in record])
             known = not self._store(Row(key, user, run, body))
         if not known and self._broken:
             self.graph.apply(key, record)
@@ -478,6 +499,7 @@ class EventStore:
     def _store(self, row: Row) -> bool:
         """Write a row, and apply those that others wrote before it; False if one of them has its key."""
         assert self.database is not None
+        # Waiting rows first: the order of a worker's events is that of their numbers.
         rows = [*self._unsaved, row]
         if self._clock() < self._retry:
             self._unsaved = rows[-EVENT_LIMITS.unsaved :]
@@ -512,7 +534,9 @@ class EventStore:
     def _degrade(self, error: Exception) -> None:
         self._retry = self._clock() + EVENT_LIMITS.retry_seconds
         cause = error.__cause__ or error
-        why = cause if isinstance(cause, (sqlite3.Error, OSError, StorageError)) else describe_error(error)
+        why = describe_error(error)
+        if isinstance(cause, (sqlite3.Error, OSError, StorageError)):  # these texts quote no row
+            why = str(cause)
         self.say(f"events cannot be stored at present ({why}); the memory goes on in RAM", error)
 
     # -- snapshots --
@@ -533,7 +557,8 @@ class EventStore:
             except Exception as error:  # noqa: BLE001 - the rows stay
                 self.say(f"no snapshot could be written: {describe_error(error)}", error)
 
-        self._snapshot_upto = self.upto  # not again before as many rows
+        # Set at once, not when it is written: otherwise each append would begin another.
+        self._snapshot_upto = self.upto
         if self.folder is not None:
             threads.start("toolmem-snapshot", write)
 
@@ -553,7 +578,8 @@ class EventStore:
                 if self._unsaved:
                     raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
                 data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-            snapshot.check(data)  # rows are deleted below, so it must be one that can be read
+            # Rows are deleted below, so it must be one that can be read.
+            snapshot.check(data)
             try:
                 draft = snapshot.write_draft(folder / SNAPSHOT, data)
                 try:
@@ -572,6 +598,7 @@ class EventStore:
         Returns:
             False if another process wrote a later snapshot meanwhile, or forgot something.
         """
+        # The transaction keeps other processes out while the files are renamed.
         with database.writing() as rows:
             before = _upto_of_snapshot(rows)
             if before > upto:
@@ -618,13 +645,16 @@ class EventStore:
                     self._snapshot_bytes = len(data)
             self.upto = self._snapshot_upto = upto
             self._broken = False
-            for each in self.at_reload:
-                each()
+            for reloaded in self.at_reload:
+                reloaded()
 
     def forget(self, gone: Forgotten) -> int:
         """Remove a user, or runs, from the graph; `erase` does so on disk. Returns how many pieces were removed."""
-        event = UserForgotten(gone.user) if gone.user else RunsForgotten(sorted(gone.runs))
+        event: UserForgotten | RunsForgotten = RunsForgotten(sorted(gone.runs))
+        if gone.user:
+            event = UserForgotten(gone.user)
         removed = self.graph.forget(gone)
+        # An event too: other processes, and a graph made of the rows, forget it as well.
         self.append(None, [event])
         return removed
 
@@ -696,9 +726,11 @@ def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
 def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
     """Put the new snapshot in place; return True if the one before it stays."""
     newest, kept = folder / SNAPSHOT, folder / BEFORE
-    for each in folder.glob(f"{SNAPSHOT}.*.tmp"):  # of processes that were killed
-        if each != draft and (alone or each.stat().st_mtime < draft.stat().st_mtime - EVENT_LIMITS.draft_seconds):
-            each.unlink(missing_ok=True)
+    # Drafts of processes that were killed. One that is being written now stays, unless it may hold what was forgotten.
+    oldest = draft.stat().st_mtime - EVENT_LIMITS.draft_seconds
+    for other in folder.glob(f"{SNAPSHOT}.*.tmp"):
+        if other != draft and (alone or other.stat().st_mtime < oldest):
+            other.unlink(missing_ok=True)
     there = newest.exists()
     if alone:
         kept.unlink(missing_ok=True)

@@ -60,6 +60,7 @@ class Remote:
 
         `rows`: how many it is about, for the deadline.
         """
+        # A write of a thousand rows takes longer than a search without being stuck.
         rows_per_deadline = 100
         most = self.deadline * max(1.0, rows / rows_per_deadline)
         budget = this_step()
@@ -67,6 +68,7 @@ class Remote:
             most = min(most, self.patience - budget.waited)
         begun = time.monotonic()
         self._refuse(in_step=budget is not None, writes=writes, spent=most <= 0)
+        # In a thread, which can be left alone: a stopped server accepts the call and never answers.
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         threads.start("toolmem-remote", partial(self._run, future, do))
         concurrent.futures.wait([future], most)
@@ -85,6 +87,7 @@ class Remote:
         begun = time.monotonic()
         with changed:
             is_done = done()
+            # By short looks: a call may start to hang while this waits.
             while not is_done and self.well:
                 left = begun + self.patience - budget.waited - time.monotonic()
                 if left <= 0:

@@ -134,6 +134,7 @@ class RowTable(Database):
     @property
     def begun(self) -> bool:
         """True if a collection is there."""
+        # Once true it stays so here: a memory without any rows is the case that must cost nothing.
         if not self._begun:
             self._begun = bool(self.ask("SELECT 1 FROM collections LIMIT 1"))
         return self._begun
@@ -175,6 +176,7 @@ class RowTable(Database):
 
     def keys_of_part(self, name: str, part: str, most: int) -> list[str]:
         """Return the keys of a part's texts, at most so many."""
+        # "." is the character after "-": the range holds the keys that begin with the part's digest and "-".
         begin = digest(part)
         sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key BETWEEN ? AND ? LIMIT ?"
         return self._column(sql, (name, f"{begin}-", f"{begin}.", most))
@@ -270,6 +272,7 @@ class RowTable(Database):
         with self.writing() as database:
             database.execute("INSERT OR IGNORE INTO collections VALUES (:name, :kind, :namespace, 0, 0, 0, '')", label)
             changed = "UPDATE collections SET changed = changed + 1, doomed = replace(doomed, 'drop', 'scrub')"
+            # In the transaction of the write: no other process can come in between.
             [(before,)] = database.execute(f"{changed} WHERE name = ? RETURNING changed - 1", (name,)).fetchall()
             if seen is not None and before != seen:
                 raise MovedError("Another process writes to the same rows. Do it again.")
@@ -289,8 +292,12 @@ class RowTable(Database):
     def delete(self, name: str, ids: Iterable[str] | None = None, *, doomed: str = "") -> None:
         """Delete rows with these ids, or all; `doomed`: see `IndexProgress`."""
         which = "collection = :name AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))"
-        values = {"name": name, "ids": None if ids is None else json.dumps(list(ids)), "doomed": doomed}
+        wanted = None
+        if ids is not None:
+            wanted = json.dumps(list(ids))
+        values = {"name": name, "ids": wanted, "doomed": doomed}
         with self.writing() as database:
+            # Before the rows go: their keys tell the index what to drop.
             database.execute(
                 f"INSERT INTO stale (collection, key) SELECT DISTINCT collection, key FROM rows WHERE {which}", values
             )
@@ -330,6 +337,7 @@ class RowTable(Database):
 
     def settle(self, name: str, seen: int) -> None:
         """Record that nothing is owed any more, unless the collection was written since `seen` (`Progress.changed`)."""
+        # Rows that were written after `seen` may owe a scrub of their own.
         with self.writing() as database:
             over = "name = ? AND changed = ?"
             dropped = f"SELECT name FROM collections WHERE {over} AND doomed = 'drop'"
@@ -344,8 +352,11 @@ def _metadata(text: Any) -> dict[str, Any] | None:
         metadata = loads(text)
     except (ValueError, TypeError, RecursionError):
         return None
-    return metadata if isinstance(metadata, dict) else None
+    if isinstance(metadata, dict):
+        return metadata
+    return None
 
 
 def _owned(owners: Iterable[str]) -> str:
+    # A bar on each side: `instr` then finds whole digests only.
     return "".join(f"|{owner}|" for owner in owners)

@@ -171,12 +171,16 @@ class StoreView:
     def head(self) -> int:
         """Number of this worker's events in the store."""
         head = self.heads.get(self.me)
-        return 0 if head is None else head.events
+        if head is None:
+            return 0
+        return head.events
 
     @property
     def latest(self) -> SharedSnapshot | None:
         """The newest snapshot."""
-        return self.newest[0] if self.newest else None
+        if not self.newest:
+            return None
+        return self.newest[0]
 
 
 def event_to_plain(row: Row) -> Values:
@@ -233,9 +237,11 @@ class SharedItems:
     # -- operations --
 
     def get(self, kind: str, key: str, *of: str) -> GetOp:
+        # Reading an item must not renew a time to live that the host's store sets.
         return GetOp((*self.root, kind, *of), key, refresh_ttl=False)
 
     def put(self, kind: str, key: str, value: Values, *of: str) -> PutOp:
+        # Not indexed: a store with an embedder would embed each event.
         return PutOp((*self.root, kind, *of), key, value, index=False)
 
     def delete(self, kind: str, key: str, *of: str) -> PutOp:
@@ -286,15 +292,23 @@ class SharedItems:
         for item in self.pages("index", index):
             with suppress(TypeError):
                 snapshots.append(SharedSnapshot.from_plain(item.key, item.value))
-        confirmed = [each for each in snapshots if each.done]
-        era = max((each.era for each in confirmed), default="")
-        newest = [each for each in confirmed if each.era == era]
-        newest.sort(key=_id, reverse=True)
+        newest = _confirmed_of_newest_era(snapshots)
         begins = dict.fromkeys(heads, 0)
-        for each in newest:
+        for snapshot in newest:
             for worker in heads:
-                begins[worker] = max(begins[worker], each.begins.get(worker, 0))
+                begins[worker] = max(begins[worker], snapshot.begins.get(worker, 0))
         return StoreView(me, sent, heads, snapshots, newest, begins)
+
+
+def _confirmed_of_newest_era(snapshots: Iterable[SharedSnapshot]) -> list[SharedSnapshot]:
+    """Return the snapshots that count, the newest first. A graph of an older era holds what was forgotten since."""
+    era = ""
+    for snapshot in snapshots:
+        if snapshot.done:
+            era = max(era, snapshot.era)
+    newest = [snapshot for snapshot in snapshots if snapshot.done and snapshot.era == era]
+    newest.sort(key=_id, reverse=True)
+    return newest
 
 
 def _id(announced: SharedSnapshot) -> str:

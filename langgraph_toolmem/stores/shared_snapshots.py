@@ -108,11 +108,13 @@ class SharedSnapshots:
         events) a new era begins. Return False if another worker wrote one meanwhile, or this one took too long.
         """
         captured = self._capture()
+        # A snapshot of another era is no base: its graph holds what was forgotten.
         before = view.latest
         if before is not None and before.era != captured.era:
             before = None
         mine = self._plan(view, captured, before, alone=gone is not None or len(dead) > 0)
         ops = [self._items.announce(mine)]
+        # The note with the announcement: a worker that restarts from the snapshot must know what to forget in its rows.
         if gone is not None:
             note = ForgettingNote(mine.id, gone, mine.at, mine.cursors)
             ops.append(self._items.put("forgotten", mine.id, note.to_plain()))
@@ -138,6 +140,7 @@ class SharedSnapshots:
                 self._events.refresh()
                 cursors, era = self._worker.cursors or {}, self._worker.era
             data = snapshot.dumps(self._events.graph.to_state())
+        # Events are deleted for it, so it must be one that can be read. Not under the lock: it takes a while.
         snapshot.check(data)
         text = base64.b64encode(zlib.compress(data, 1)).decode()
         length = SHARED_LIMITS.part_bytes
@@ -161,9 +164,12 @@ class SharedSnapshots:
             begins = dict.fromkeys(cursors, 0)
             if before is not None:
                 begins = {worker: before.cursors.get(worker, 0) for worker in cursors}
+        era = captured.era
+        if alone:
+            era = name
         return SharedSnapshot(
             id=name,
-            era=name if alone else captured.era,
+            era=era,
             parts=len(captured.parts),
             cursors=cursors,
             begins=begins,
@@ -243,7 +249,9 @@ def _is_against(other: SharedSnapshot, mine: SharedSnapshot, base: str, view: St
         # An era that was announced before the round of this one: its writer gives up, or forgets what this one has.
         gives_up = not other.done and mine.era == mine.id and _number(other.id) < _number(mine.id)
         return not gives_up
-    holds = other.cursors if other.done else other.begins
+    holds = other.begins
+    if other.done:
+        holds = other.cursors
     for worker, end in holds.items():
         if worker in view.heads and mine.cursors.get(worker, 0) < end:
             return other.era == base

@@ -55,7 +55,9 @@ class WorkerRows:
     def cursors(self) -> dict[str, int] | None:
         """Events of each other worker that are in the graph; None before the first exchange."""
         text = self.value("cursors", None)
-        cursors: dict[str, int] | None = None if text is None else json.loads(text)
+        if text is None:
+            return None
+        cursors: dict[str, int] = json.loads(text)
         return cursors
 
     def waiting(self) -> int:
@@ -76,6 +78,7 @@ class WorkerRows:
 
     def mark_sent(self, end: int) -> None:
         """Note that events below a number are in the store."""
+        # The largest: two processes of a folder may send at the same time, and finish in either order.
         with self.database.writing() as rows:
             latest = "max(?, ifnull((SELECT value FROM meta WHERE name = 'sent'), 0))"
             rows.execute(f"INSERT OR REPLACE INTO meta VALUES ('sent', {latest})", (end,))
@@ -115,6 +118,7 @@ class WorkerRows:
         with self.database.writing() as rows:
             for seq, user, run, number in rows.execute(own, (start,)).fetchall():
                 if gone.has(run, user):
+                    # Blank, not deleted: the numbers of a worker have no gaps.
                     rows.execute(blank, (EMPTY.checksum, seq))
                     numbers.append(number)
         return numbers

@@ -216,8 +216,9 @@ class VectorStore:
             name = self._name(doomed)
             with self.chroma.opened(f"delete {doomed!r}") as client:
                 self.chroma.shared.collections.pop(name, None)
-                for each in (name, draft_name(name), replaced_name(name)):
-                    delete_collection(client, each)
+                # A killed `scrub` may have left the texts under another name.
+                for collection in (name, draft_name(name), replaced_name(name)):
+                    delete_collection(client, collection)
 
     def scrub(self, kind: str) -> None:
         """Clear what was deleted of a kind from the disk too: Chroma keeps it in its log and in free room of its files.
@@ -241,6 +242,7 @@ class VectorStore:
         delete_collection(client, replaced)
         rewritten = create_collection(client, draft, label)
         offset = 0
+        # By pages: a collection may be larger than the memory of this process.
         while True:
             page = source.get(limit=CHROMA_LIMITS.page, offset=offset, include=["metadatas", "embeddings"])
             if not page["ids"]:
@@ -277,7 +279,10 @@ class VectorStore:
         del same
         if k <= 0 or self.empty:
             return []
-        vector = self.embedder.embed_query(text) if isinstance(text, str) else text
+        if isinstance(text, str):
+            vector: Sequence[float] = self.embedder.embed_query(text)
+        else:
+            vector = text
         question = _Question(DIRECTIONS.question(vector, part), k, part, read)
         nothing = _Answer([], is_full=False)
         answer = self._on(kind, "search", question.ask, nothing, len(vector))
@@ -327,8 +332,10 @@ class VectorStore:
         size: int | None = None,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield rows with these ids, or of an owner, or all from one on, in Chroma's columns, by pages."""
-        step = CHROMA_LIMITS.batch if size is None else size
-        where = {OWNERS: {"$contains": owner}} if owner else None
+        step = size or CHROMA_LIMITS.batch
+        where = None
+        if owner:
+            where = {OWNERS: {"$contains": owner}}
         offset = start
         while ids is None or offset < len(ids):
             if ids is None:
@@ -441,7 +448,9 @@ class VectorStore:
             try:
                 with self.chroma.opened(f"{doing} {kind!r}") as client:
                     collection = self._collection(client, kind, dimension, make=make)
-                    return missing if collection is None else action(collection)
+                    if collection is None:
+                        return missing
+                    return action(collection)
             except StorageError as error:
                 if last or not is_not_found(error.__cause__):
                     raise
@@ -531,7 +540,9 @@ def _count(collection: Any) -> int:
 def _metadata(item: VectorItem) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for key, value in item.metadata.items():
-        metadata[key] = clean(value) if isinstance(value, str) else value  # Chroma's Rust part: no lone surrogates
+        if isinstance(value, str):
+            value = clean(value)  # Chroma's Rust part takes no lone surrogates
+        metadata[key] = value
     if item.owners is not None:
         metadata[OWNERS] = list(item.owners) or None
     if item.part:
