@@ -22,6 +22,7 @@ from rich.table import Column, Table
 from benchmarks import command, conclude, done, show
 from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World, draw
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, PrefetchedContext, ToolMemory
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.inertia.prefetch import Interceptors, choose, least_probability, qualified
@@ -171,7 +172,7 @@ class Before:
             lookup = next_lookup(decision, may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            if not shown.steps and inertia.holds_out(seen, lookup, settings, thread_id=thread, user_id=None):
+            if not shown.steps and inertia.holds_out(seen, lookup, settings, owner=Owner(thread)):
                 break
             probability *= lookup.probability
             risk += (1 - probability) * len(lookup.calls)
@@ -181,9 +182,7 @@ class Before:
             shown.steps.append(calls)
             shown.messages.append(step)
             seen += step
-            decision = inertia.foresee(
-                seen, thread_id=thread, user_id=None, policy=inertia.policy, tools=None, model_input=UNSEEN
-            )
+            decision = inertia.foresee(seen, owner=Owner(thread), policy=inertia.policy, tools=None, model_input=UNSEEN)
         return shown._replace(wrong=wrong, risk=risk)
 
     @staticmethod
@@ -207,7 +206,7 @@ class Before:
         inertia.looked_up(sum(map(len, keys)), shown.risk, sum(map(len, keys[used:])))
         kept = [message for step in shown.messages[:used] for message in step]
         if used < len(keys):
-            inertia.shown([*messages, *kept], thread_id=thread, user_id=None)
+            inertia.shown([*messages, *kept], owner=Owner(thread))
         return used
 
 
@@ -274,7 +273,7 @@ class Loop:
             turn = played.turns = played.turns + 1
             answer, decision = desk.answer(request, messages), None
             if memory is not None:
-                decision = memory.inertia.begin_turn(messages, thread_id=str(number))
+                decision = memory.inertia.begin_turn(messages, owner=Owner(str(number)))
             if memory is not None and self._before is not None and decision is not None:
                 answer = self._before_model(request, messages, decision, world, played)
             early = [] if ahead is None or decision is None else ahead.guesses(decision, answer.act)

@@ -25,6 +25,7 @@ from benchmarks.measures import declared
 from benchmarks.replay import PROMPTS
 from langgraph_toolmem import Inertia, InertiaPolicy, PrefetchedContext, ToolMemory
 from langgraph_toolmem.base.text import as_text
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision, Option
 from langgraph_toolmem.runs.model_input import ModelInput
@@ -125,7 +126,7 @@ class Pass:
         """Play one request to the model, put what it leaves in the history, and return the place of the next turn."""
         inertia, figures, settings = self.memory.inertia, self.figures, self.settings
         shadow = InertiaPolicy(shadow=True)
-        decision = inertia.begin_turn(history, thread_id=thread, policy=shadow, model_input=self.seen)
+        decision = inertia.begin_turn(history, owner=Owner(thread), policy=shadow, model_input=self.seen)
         self._count(turns[place], decision)
         steps: list[list[tuple[str, str]]] = []
         probability, risk, begun = 1.0, 0.0, place
@@ -160,7 +161,7 @@ class Pass:
             self._count(turns[place], None)
             with self._timed():
                 decision = inertia.foresee(
-                    history, thread_id=thread, user_id=None, policy=self.policy, tools=None, model_input=self.seen
+                    history, owner=Owner(thread), policy=self.policy, tools=None, model_input=self.seen
                 )
         if wrong is not None:
             figures.in_vain += len(wrong.calls)
@@ -179,7 +180,7 @@ class Pass:
             with self._timed():
                 inertia.looked_up(sum(map(len, steps)), risk, sum(map(len, steps[kept:])))
             if kept < len(steps):
-                inertia.shown(asked_at if place == begun else history, thread_id=thread, user_id=None)
+                inertia.shown(asked_at if place == begun else history, owner=Owner(thread))
             elif wrong is not None:
                 history += self._in_vain(wrong)
         history += [turn.answer, *turn.results]
@@ -200,7 +201,7 @@ class Pass:
     def _begins(self, history: Sequence[dict[str, Any]], lookup: Option, thread: str) -> bool:
         inertia = self.memory.inertia
         with self._timed():
-            held_out = inertia.holds_out(history, lookup, self.settings, thread_id=thread, user_id=None)
+            held_out = inertia.holds_out(history, lookup, self.settings, owner=Owner(thread))
         self.figures.held_out += held_out
         return not held_out
 

@@ -21,6 +21,7 @@ from benchmarks.replay import arrange
 from benchmarks.yardsticks import runs_of
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import read_tools
@@ -107,7 +108,7 @@ def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int
             for place, answer in enumerate(messages):
                 if not isinstance(answer, AIMessage):
                     continue
-                call = Call(messages[:place], run.thread_id, tools=specs, offered=tools)
+                call = Call(messages[:place], Owner(run.thread_id), tools=specs, offered=tools)
                 text = hints_of(runners, call)
                 requests = {
                     "none": call.messages,

@@ -25,6 +25,7 @@ from rich.table import Table
 
 from benchmarks import command, conclude, lines_of, present, show
 from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.papers.memtoolagent import dynamic_n
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
@@ -323,7 +324,7 @@ def in_threads(folder: Path, seeds: int) -> dict[int, float]:
                 messages = []
                 for k, request in enumerate(thread, start=1):
                     asking = [*messages, recorded[request.text][0]]
-                    shown = memory.entries.recollect(asking, thread_id=f"question {number}")
+                    shown = memory.entries.recollect(asking, owner=Owner(f"question {number}"))
                     runs = [run.query for each in shown for run in (each.entry, *each.others)]
                     chosen = [places.get(" ".join(query.split("\n")[0].split()), -1) for query in runs]
                     found.setdefault(k, []).append(f1(chosen, parts.relevant(request)))

@@ -17,7 +17,7 @@ from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import JOB_LIMITS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
-from langgraph_toolmem.core.users import NO_USERS
+from langgraph_toolmem.core.users import NO_USERS, Owner
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.report.report import Report, compare, make_report
 from langgraph_toolmem.report.savings import TokenPrice
@@ -246,7 +246,7 @@ class ToolMemory(SharedByCopies):
             NamespaceError: the namespace needs a user id.
         """
         model_input = given_input(system, context, self._core.private)
-        return self._core.lifecycle.observe(messages, thread_id=thread_id, user_id=user_id, model_input=model_input)
+        return self._core.lifecycle.observe(messages, Owner(thread_id, user_id), model_input=model_input)
 
     def finish(
         self,
@@ -282,10 +282,9 @@ class ToolMemory(SharedByCopies):
         """
         new = self._core.lifecycle.finish(
             messages,
-            thread_id=thread_id,
+            Owner(thread_id, user_id),
             success=success,
             comment=comment,
-            user_id=user_id,
             model_input=given_input(system, context, self._core.private),
         )
         if wait:

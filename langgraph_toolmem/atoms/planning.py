@@ -18,6 +18,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest, quoted
 from langgraph_toolmem.core.precedents import ending
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.state import RunState
@@ -150,7 +151,7 @@ class HintPlanner:
         if isinstance(settings.model, BaseChatModel):
             self._model = planner_of(settings.model)
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
-        self._records: dict[tuple[str | None, str | None], Planning] = {}
+        self._records: dict[Owner, Planning] = {}
         # Never held while a model or Chroma is asked.
         self._lock = threads.lock()
         self._warned = False
@@ -167,9 +168,7 @@ class HintPlanner:
         self,
         messages: Sequence[Any],
         specs: Mapping[str, ToolSpec] | None,
-        *,
-        thread_id: str | None = None,
-        user_id: str | None = None,
+        owner: Owner,
     ) -> StepGenerator[Planned]:
         """Return the hints for the model call that comes now.
 
@@ -179,14 +178,14 @@ class HintPlanner:
         """
         self._method.asked += 1
         # By user too: two users may have threads of one name.
-        thread, purges = (thread_id, user_id), self._method.core.texts.purges
-        look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
-        planned = yield from self._planned(look, user_id)
+        purges = self._method.core.texts.purges
+        look = self._look(messages, specs, self._records.get(owner) or Planning(), owner.thread_id)
+        planned = yield from self._planned(look, owner.user_id)
         with self._lock:
             # After a forgetting meanwhile, the record would bring the values of a forgotten user back into RAM.
-            if thread_id is not None and purges == self._method.core.texts.purges:
-                self._records.pop(thread, None)
-                self._records[thread] = planned.record
+            if owner.thread_id is not None and purges == self._method.core.texts.purges:
+                self._records.pop(owner, None)
+                self._records[owner] = planned.record
                 if len(self._records) > HINT_RULES.max_threads:
                     del self._records[next(iter(self._records))]
         return planned

@@ -100,7 +100,7 @@ class PlanHints(Step[Atoms]):
             specs = self._available(call)
         if specs is not None:
             specs = without_own(specs)
-        planning = self._planner.planning(call.messages, specs, thread_id=call.thread_id, user_id=call.user_id)
+        planning = self._planner.planning(call.messages, specs, call.owner)
         return (yield from planning)
 
     def render(self, call: Call, found: Planned) -> StepOutput:

@@ -366,8 +366,7 @@ class Core(Evidence):
 
     def _learn_answer(self, call: OpenCall) -> None:
         """Learn an answer that the host's state never showed."""
-        owner = call.owner
-        self.lifecycle.observe(call.history.plus(call.answer), thread_id=owner.thread_id, user_id=owner.user_id)
+        self.lifecycle.observe(call.history.plus(call.answer), call.owner.named)
 
     def _write_costs(self, record: Record) -> None:
         """Store counts of seconds, unless nothing may be written any more."""

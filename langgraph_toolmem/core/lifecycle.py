@@ -15,7 +15,7 @@ from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun
 from langgraph_toolmem.core.open_inputs import AskedAgents, LearnedAnswers, OpenInputs
-from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.core.users import NOBODY, Owner, User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.records import as_called
@@ -58,12 +58,11 @@ class Lifecycle:
     def observe(
         self,
         messages: Any,
+        owner: Owner = NOBODY,
         *,
-        thread_id: str | None = None,
-        user_id: str | None = None,
         model_input: ModelInput = UNSEEN,
     ) -> int:
-        run, user = self._begun(messages, thread_id, user_id)
+        run, user = self._begun(messages, owner)
         _, new = self.learn(run, user, model_input=model_input)
         self._learned(run, user)
         return new
@@ -71,17 +70,16 @@ class Lifecycle:
     def finish(
         self,
         messages: Any,
+        owner: Owner = NOBODY,
         *,
-        thread_id: str | None = None,
         success: bool | float | None = None,
         comment: str | None = None,
-        user_id: str | None = None,
         model_input: ModelInput = UNSEEN,
     ) -> int:
         if success is not None:
             check_score(success, "success")
         core = self._core
-        run, user = self._begun(messages, thread_id, user_id)
+        run, user = self._begun(messages, owner)
         with core.lock:
             # Before the learning, after which the thread is known in any case.
             whole = success is not None and self._is_whole(run)
@@ -93,7 +91,7 @@ class Lifecycle:
         if success is not None:
             judged = run.episodes() if whole else [run.current]
             for episode in judged:
-                self.note(episode.digest, float(success), comment, user_id, weight=1 / len(judged))
+                self.note(episode.digest, float(success), comment, owner.user_id, weight=1 / len(judged))
         self._learned(run, user)
         # What was learned is stored already: a queue that cannot be written must not look like a failed `finish`.
         try:
@@ -147,9 +145,8 @@ class Lifecycle:
     def before_model(
         self,
         messages: Any,
+        owner: Owner = NOBODY,
         *,
-        thread_id: str | None = None,
-        user_id: str | None = None,
         recorded: bool = False,
         model_input: ModelInput = UNSEEN,
     ) -> int:
@@ -157,15 +154,14 @@ class Lifecycle:
 
         Args:
             messages: the history, as the model is about to see it.
-            thread_id: the thread.
-            user_id: the user of the run.
+            owner: thread and user of the run.
             recorded: True if a recorder reports the executions of the calls that the model makes now.
             model_input: what the model sees besides the messages.
 
         Returns:
             The number of turns that were new.
         """
-        run, user = self._begun(messages, thread_id, user_id)
+        run, user = self._begun(messages, owner)
         with self._core.lock:
             if run.next_key is not None:
                 self.inputs.note(run.next_key, model_input)
@@ -179,13 +175,12 @@ class Lifecycle:
         self,
         messages: Any,
         call_id: str,
+        owner: Owner = NOBODY,
         *,
         tool: str,
         args: Mapping[str, Any],
         status: Literal["ok", "failed"],
         raised: bool = False,
-        thread_id: str | None = None,
-        user_id: str | None = None,
     ) -> int:
         """Report the execution of a call of the last model turn; return the number of learned turns.
 
@@ -193,7 +188,7 @@ class Lifecycle:
         calls are answered, in the messages or here.
         """
         core, messages = self._core, ThreadHistory(entries_of(messages))
-        run, user = self._begun(messages, thread_id, user_id)
+        run, user = self._begun(messages, owner)
         with core.lock:
             found = last_step(run, call_id)
             if found is None:
@@ -205,7 +200,7 @@ class Lifecycle:
             self._core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
             if raised:  # the host may try the call again
                 return 0
-            return self._learn_settled(messages, thread_id, user)
+            return self._learn_settled(messages, owner.thread_id, user)
 
     def _note_attempt(self, turn: Turn, step: ExecutedCall, status: Literal["ok", "failed"], *, raised: bool) -> None:
         """Count a failed attempt of a call, or the success after failed ones. The caller holds the lock."""
@@ -221,10 +216,10 @@ class Lifecycle:
             # It failed for good, was learned so, and then its thread was resumed.
             core.apply(attempt_digest(step, "ok"), [Outcome(record, "ok")])
 
-    def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
+    def gave_up(self, messages: Any, call_id: str, owner: Owner = NOBODY) -> int:
         """Report that the error of a call reaches the host: no further attempt comes."""
         core, messages = self._core, ThreadHistory(entries_of(messages))
-        run, user = self._begun(messages, thread_id, user_id)
+        run, user = self._begun(messages, owner)
         with core.lock:
             found = last_step(run, call_id)
             if found is None:
@@ -233,12 +228,12 @@ class Lifecycle:
             if before is None or before.over:
                 return 0
             self._core.executions.saw(found.step.key, replace(before, over=True))
-            return self._learn_settled(messages, thread_id, user)
+            return self._learn_settled(messages, owner.thread_id, user)
 
-    def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:
+    def _begun(self, messages: Any, owner: Owner) -> tuple[Run, User]:
         # Other processes may have learned turns of this thread.
         self._core.refresh()
-        return self._core.executions.read(messages, thread_id), self._core.users.learner(user_id)
+        return self._core.executions.read(messages, owner.thread_id), self._core.users.learner(owner.user_id)
 
     # --- learning ---
 

@@ -22,6 +22,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.base.text import identity_of
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 
@@ -37,10 +38,14 @@ _MODEL: Final = ""
 
 
 class CallOwner(NamedTuple):
-    """Whose call it is: the thread and the user, or the first message of a run without a thread id."""
+    """Whose call it is.
 
-    thread_id: str | None
-    user_id: str | None
+    Attributes:
+        named: thread and user, as the host names them.
+        first: the first message of a run without a thread id, which stands for the thread.
+    """
+
+    named: Owner
     first: Hashable = None
 
 
@@ -301,13 +306,13 @@ def _run(todo: Sequence[Callable[[], None]]) -> None:
             log_failure(logger, logging.WARNING, "the end of a run could not be kept", error=error)
 
 
-def owner_of_call(thread_id: str | None, user_id: str | None, messages: Sequence[Any]) -> CallOwner:
+def owner_of_call(owner: Owner, messages: Sequence[Any]) -> CallOwner:
     """Return whose call it is; without a thread id the first message tells."""
-    if thread_id is not None or not messages:
-        return CallOwner(thread_id, user_id)
+    if owner.thread_id is not None or not messages:
+        return CallOwner(owner)
     first = messages[0]
     if isinstance(first, Mapping):
         content = first.get("content")
     else:
         content = getattr(first, "content", "")
-    return CallOwner(None, user_id, (getattr(first, "id", None), identity_of(content)))
+    return CallOwner(owner, (getattr(first, "id", None), identity_of(content)))

@@ -8,7 +8,7 @@ import os
 import string
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.base.text import digest
@@ -23,6 +23,17 @@ NO_USERS = (
     "values of several threads are kept, and no run named its user: forget(user_id=...) will find nothing. Name users "
     'with config={"configurable": {"user_id": ...}}'
 )
+
+
+class Owner(NamedTuple):
+    """Thread and user of a run, as the host names them; None for what it does not name."""
+
+    thread_id: str | None = None
+    user_id: str | None = None
+
+
+NOBODY: Final = Owner()
+"""The owner of a run of which the host names neither thread nor user."""
 
 
 class User(NamedTuple):

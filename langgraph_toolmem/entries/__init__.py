@@ -31,7 +31,7 @@ from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import KEEP_RUNS, EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
-from langgraph_toolmem.core.users import User, by_namespace, user_digest
+from langgraph_toolmem.core.users import NOBODY, Owner, User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     ENTRY_LIMITS,
     JUDGED_PART,
@@ -216,10 +216,9 @@ class Entries(Method):
     def recollect(
         self,
         messages: Any,
+        owner: Owner = NOBODY,
         *,
         policy: RecallPolicy | None = None,
-        thread_id: str | None = None,
-        user_id: str | None = None,
     ) -> list[RecalledEntry]:
         """Return the past runs to show to the model now, one for each group that says the same.
 
@@ -227,15 +226,15 @@ class Entries(Method):
 
         Args:
             messages: the history so far; what its latest episode asks for is the request.
-            policy, user_id: as for `ranked`.
-            thread_id: the thread; its own episodes are not recalled.
+            owner: the thread, whose own episodes are not recalled, and the user, whose runs are.
+            policy: as for `ranked`.
 
         Raises:
             MessageError, NamespaceError, StorageError: as for `preferences`.
         """
         from langgraph_toolmem.entries.recall import grouped
 
-        run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
+        run, user = self.core.read(messages, owner.thread_id), self.core.users.of(owner.user_id)
         self.core.jobs.poll()
         query = request_of(run)
         self._asked += 1
@@ -245,18 +244,16 @@ class Entries(Method):
         own = {run.digest}
         for event in run.events:
             own.add(event.episode)
-        if thread_id is not None:
-            own |= self.core.episodes.runs(thread_id)
+        if owner.thread_id is not None:
+            own |= self.core.episodes.runs(owner.thread_id)
         recalled_runs = []
         for recalled in grouped(self.search(query, user, policy or self.policy, exclude=own, own=True)):
             recalled_runs.append(replace(recalled, entry=self._without_comment(recalled.entry)))
         return recalled_runs
 
-    def note_shown(
-        self, messages: Any, recalled_runs: Iterable[RecalledEntry], *, thread_id: str | None, user_id: str | None
-    ) -> None:
+    def note_shown(self, messages: Any, recalled_runs: Iterable[RecalledEntry], owner: Owner) -> None:
         """Record that the model sees these runs in the present one."""
-        run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
+        run, user = self.core.read(messages, owner.thread_id), self.core.users.of(owner.user_id)
         self.core.know(run)
         items: dict[str, str | None] = {}
         for recalled in recalled_runs:
@@ -264,7 +261,7 @@ class Entries(Method):
             for entry in (recalled.entry, *recalled.others):
                 items[self.rows.key(entry.id, user)] = None
         if items:
-            self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
+            self.core.ledger.shown(self.name, items, run=run.digest, user_id=owner.user_id)
 
     def reads(self, tools: Mapping[str, ToolSpec] | None = None) -> frozenset[str]:
         """Return the tools that are declared to only read, given those of the present request."""

@@ -42,7 +42,7 @@ class Recall(Step[Entries]):
 
     def compute(self, call: Call) -> list[RecalledEntry]:
         """Return the past runs that are worth showing."""
-        return self.method.recollect(call.messages, policy=self._policy, thread_id=call.thread_id, user_id=call.user_id)
+        return self.method.recollect(call.messages, call.owner, policy=self._policy)
 
     def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
         """Return a line for each run. Changes that were made, or that nobody makes any more, are only counted in it."""
@@ -66,7 +66,7 @@ class Recall(Step[Entries]):
                 if line in kept:
                     runs.append(recalled)
             with self.errors:
-                self.method.note_shown(call.messages, runs, thread_id=call.thread_id, user_id=call.user_id)
+                self.method.note_shown(call.messages, runs, call.owner)
             return kept
 
         head = ""
@@ -160,7 +160,7 @@ class Reflection(Step[Method]):
             with self.errors:  # the run is kept all the same
                 score = score_of("A verdict", self._verdict(call.state))
         core = self.core
-        new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
+        new = core.lifecycle.finish(call.messages, call.owner, success=score)
         notes: dict[str, str | int | float | bool] = {"toolmem.learned_turns": new}
         if score is not None:
             notes["toolmem.score"] = score

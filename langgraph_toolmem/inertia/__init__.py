@@ -40,6 +40,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
+from langgraph_toolmem.core.users import NOBODY, Owner
 from langgraph_toolmem.graph.events import Count, ToolCount
 from langgraph_toolmem.graph.records import ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
@@ -217,9 +218,8 @@ class Inertia(Method):
     def begin_turn(
         self,
         messages: Any,
+        owner: Owner = NOBODY,
         *,
-        thread_id: str | None = None,
-        user_id: str | None = None,
         policy: InertiaPolicy | None = None,
         tools: Mapping[str, ToolSpec] | None = None,
         recorded: bool = False,
@@ -235,8 +235,7 @@ class Inertia(Method):
 
         Args:
             messages: the history, as `ToolMemory.observe` takes it.
-            thread_id: the thread.
-            user_id: the user of the run.
+            owner: thread and user of the run.
             policy: when to act. Defaults to the method's own.
             tools: the available tools at this step, as `read_tools` reads them. Defaults to the memory's own.
             recorded: True if a recorder reports the executions of this turn: a call that it does not report was not
@@ -251,7 +250,7 @@ class Inertia(Method):
             NamespaceError: the namespace needs a user id.
         """
         core, chosen = self.core, policy or self.policy
-        run, user = core.read(messages, thread_id), core.users.of(user_id)
+        run, user = core.read(messages, owner.thread_id), core.users.of(owner.user_id)
         core.refresh()
         with core.lock:
             if tools is not None:
@@ -324,15 +323,14 @@ class Inertia(Method):
     def foresee(
         self,
         messages: Sequence[Any],
+        owner: Owner,
         *,
-        thread_id: str | None,
-        user_id: str | None,
         policy: InertiaPolicy,
         tools: Mapping[str, ToolSpec] | None,
         model_input: ModelInput,
     ) -> Decision:
         """Return the decision about the model turn after messages that no state has yet. Learns and keeps nothing."""
-        run, user = parse_run(messages, thread_id=thread_id), self.core.users.of(user_id)
+        run, user = parse_run(messages, thread_id=owner.thread_id), self.core.users.of(owner.user_id)
         with self.core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
@@ -343,33 +341,25 @@ class Inertia(Method):
             decision, _ = self.decide(state, policy=policy, user=user.digest, specs=specs, names=names)
             return of_tools(decision, names)
 
-    def holds_out(
-        self,
-        messages: Sequence[Any],
-        lookup: Option,
-        settings: PrefetchedContext,
-        *,
-        thread_id: str | None,
-        user_id: str | None,
-    ) -> bool:
+    def holds_out(self, messages: Sequence[Any], lookup: Option, settings: PrefetchedContext, owner: Owner) -> bool:
         """Return True if a look-up before a model turn is held out, drawn by chance as audits are; note it if so."""
-        core, user = self.core, self.core.users.of(user_id).digest
+        core, user = self.core, self.core.users.of(owner.user_id).digest
         with core.lock:
             share = self.context.held_out_share(settings)
             draw = int(digest("context", self._seed, core.graph.turns, len(messages))[:8], 16) / 0x100000000
             if draw >= share:
                 return False
-            run = core.read(messages, thread_id)
+            run = core.read(messages, owner.thread_id)
             stands_for = min(MOST_STANDS_FOR, round(1 / share))
             noted = ContextHeldOut(run.next_key or "", call_digest(lookup.tool, lookup.calls), stands_for, user)
             core.apply(None, [noted], user=user, run=run.digest)
             return True
 
-    def shown(self, messages: Sequence[Any], *, thread_id: str | None, user_id: str | None) -> None:
+    def shown(self, messages: Sequence[Any], owner: Owner) -> None:
         """Note that the model answers at this turn after it read the look-up that was predicted for it."""
-        core, user = self.core, self.core.users.of(user_id).digest
+        core, user = self.core, self.core.users.of(owner.user_id).digest
         with core.lock:
-            run = core.read(messages, thread_id)
+            run = core.read(messages, owner.thread_id)
             core.apply(None, [ContextShown(run.next_key or "", user)], user=user, run=run.digest)
 
     def looked_up(self, made: int, risk: float, vain: int) -> None:

@@ -29,12 +29,13 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.forecast import forecast_of
 from langgraph_toolmem.inertia.prefetch import Interceptors, Lookup
-from langgraph_toolmem.inertia.prefetch.batch import Branch, Owner, namespace_of
+from langgraph_toolmem.inertia.prefetch.batch import Branch, namespace_of
 from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE
 from langgraph_toolmem.inertia.prefetch.registry import count_pause
 from langgraph_toolmem.inertia.prefetch.task import Host, PrefetchTask, Ran, config_apart, standing_in
@@ -373,8 +374,7 @@ class ContextLookups:
                 messages = messages.plus(exchange.steps[-1].messages())
                 decision = inertia.foresee(
                     messages,
-                    thread_id=call.thread_id,
-                    user_id=call.user_id,
+                    call.owner,
                     policy=forecast.policy,
                     tools=call.tools,
                     model_input=call.model_input,
@@ -382,9 +382,7 @@ class ContextLookups:
             lookup = next_lookup(decision, may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            if not exchange.steps and inertia.holds_out(
-                messages, lookup, settings, thread_id=call.thread_id, user_id=call.user_id
-            ):
+            if not exchange.steps and inertia.holds_out(messages, lookup, settings, call.owner):
                 break
             probability *= lookup.probability
             step = yield from self._executed(lookup, probability, tools, host, deadline)
@@ -477,7 +475,7 @@ class ContextLookups:
         event = {"node": "context", "used": used, "in_vain": len(keys) - used}
         emit(call.runtime, event, on=self._inertia.core.events)
         if not used:
-            self._inertia.shown(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+            self._inertia.shown(call.messages, call.owner)
             return None
         taken_out = used < len(keys)
         kept = KeptAnswer("", exchange.steps[:used], answer, taken_out, monotonic())
@@ -487,7 +485,7 @@ class ContextLookups:
         step = kept.steps.pop(0)
         kept.key = request._replace(messages=[*request.messages, *step.messages()]).key()
         self.store.keep(self._branch_of(call), kept)
-        self.store.give_out((call.thread_id, call.user_id), step)
+        self.store.give_out(call.owner, step)
         return step
 
     def waiting(self, call: Call, request: RequestParts) -> LookupStep | Any | None:
@@ -498,7 +496,7 @@ class ContextLookups:
         if kept.steps:
             return self._next(call, request, kept)
         if kept.taken_out:
-            self._inertia.shown(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+            self._inertia.shown(call.messages, call.owner)
         return kept.answer
 
     # --- what a provider takes ---
@@ -543,7 +541,7 @@ class ContextLookups:
     def _branch_of(self, call: Call) -> Branch:
         first: Any = call.messages[0] if call.messages else None
         thread = call.thread_id if call.thread_id is not None else f"first:{getattr(first, 'id', None)}"
-        return Branch((thread, call.user_id), namespace_of(config_of()))
+        return Branch(Owner(thread, call.user_id), namespace_of(config_of()))
 
 
 def _identity(model: Any) -> str:

@@ -131,8 +131,7 @@ class Shortcut(Step[Inertia]):
             policy = policy.with_(never=policy.never | never)
         decision = self.method.begin_turn(
             call.messages,
-            thread_id=call.thread_id,
-            user_id=call.user_id,
+            call.owner,
             policy=policy,
             tools=call.tools,
             recorded=call.recorded,

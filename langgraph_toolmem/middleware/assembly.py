@@ -53,7 +53,7 @@ from langgraph_toolmem.nodes.steps import (
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.host import config_of, env_mode, thread_id_of, told_once, user_id_of, warn_once
+from langgraph_toolmem.turn.host import config_of, env_mode, owner_of_run, told_once, warn_once
 from langgraph_toolmem.turn.seen import model_input_of, seen_messages
 from langgraph_toolmem.turn.step import Call, Step
 
@@ -268,8 +268,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         messages = seen_messages(request.state["messages"], request.messages)
         return Call(
             messages.own,
-            thread_id_of(config, request.runtime),
-            user_id_of(config, request.runtime),
+            owner_of_run(config, request.runtime),
             request.state,
             request.runtime,
             tools=self._core.catalogue.offered(request.tools),
@@ -333,7 +332,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         with self._at_model.errors:
             config = config_of()
-            call = Call(state["messages"], thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime)
+            call = Call(state["messages"], owner_of_run(config, runtime), state, runtime)
             yield from self._at_model.end(call)
 
 

@@ -232,7 +232,7 @@ class AtModel:
         messages = None
         if isinstance(call.state, Mapping):
             messages = call.state.get("messages")
-        return owner_of_call(call.thread_id, call.user_id, messages or call.messages)
+        return owner_of_call(call.owner, messages or call.messages)
 
     def _history(self, call: Call) -> ThreadHistory:
         assert isinstance(call.messages, ThreadHistory)
@@ -244,8 +244,7 @@ class AtModel:
         core.open_calls.begin(owner, turn, call.messages)
         new = core.lifecycle.before_model(
             call.messages,
-            thread_id=call.thread_id,
-            user_id=call.user_id,
+            call.owner,
             recorded=call.recorded,
             model_input=call.model_input,
         )
@@ -316,7 +315,7 @@ class AtModel:
         # The end of a run shows its last answer, for which no further model call comes.
         with self.errors:
             call.messages = self.core.open_calls.end(self._owner_of(call), call.messages)
-            new = self.core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+            new = self.core.lifecycle.observe(call.messages, call.owner)
             if new:
                 self.recorder.learned(new, call)
         for runner in self._runners:
@@ -344,24 +343,23 @@ class AtModel:
         if isinstance(error, _NOT_OVER):
             return
         with self.errors:
-            thread_id, user_id = owner_of(request)
+            owner = owner_of(request)
             call_id = request.tool_call["id"] or ""
             messages = self.recorder.messages_of(request)
             open_call = self._open_call_of(request)
             # Another process asked the model, or the call was settled: nothing more was expected of it.
             if open_call is None:
-                open_call = OpenCall(owner_of_call(thread_id, user_id, messages), ThreadHistory(messages))
+                open_call = OpenCall(owner_of_call(owner, messages), ThreadHistory(messages))
                 self.core.open_calls.answered(open_call, turn_of(messages))
 
             def ends() -> None:
-                self.core.lifecycle.gave_up(messages, call_id, thread_id=thread_id, user_id=user_id)
-                self._broke(Call(messages, thread_id, user_id), error, call_id)
+                self.core.lifecycle.gave_up(messages, call_id, owner)
+                self._broke(Call(messages, owner), error, call_id)
 
             self.core.open_calls.tool_failed(open_call, call_id, ends)
 
     def _open_call_of(self, request: ToolCallRequest) -> OpenCall | None:
-        thread_id, user_id = owner_of(request)
-        owner = owner_of_call(thread_id, user_id, request.state["messages"])
+        owner = owner_of_call(owner_of(request), request.state["messages"])
         return self.core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
 
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:

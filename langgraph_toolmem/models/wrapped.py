@@ -40,7 +40,7 @@ from langgraph_toolmem.nodes.steps import (
 from langgraph_toolmem.runs.tools import ToolLike, name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, adrive_stream, drive, drive_stream
-from langgraph_toolmem.turn.host import env_mode, runtime_of, thread_id_of, user_id_of, warn_once
+from langgraph_toolmem.turn.host import env_mode, owner_of_run, runtime_of, warn_once
 from langgraph_toolmem.turn.seen import model_input_of, seen_messages
 from langgraph_toolmem.turn.step import Call, Step
 
@@ -181,8 +181,7 @@ class ModelMemory:
         settings.pop("tool_choice", None)
         call = Call(
             list(others),
-            thread_id_of(config, runtime),
-            user_id_of(config, runtime),
+            owner_of_run(config, runtime),
             {"messages": others},
             runtime,
             tools=self.at_model.core.catalogue.offered(offered),

@@ -23,6 +23,7 @@ from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.core.open_calls import owner_of_call, seen_up_to_now
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
@@ -92,7 +93,7 @@ class Recorder(MemoryNode):
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
-        new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+        new = self._core.lifecycle.observe(call.messages, call.owner)
         self.learned(new, call)
 
     def learned(self, turns: int, call: Call) -> None:
@@ -153,17 +154,15 @@ class Recorder(MemoryNode):
     def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
         call = request.tool_call
         with self.errors:
-            thread_id, user_id = owner_of(request)
             self._core.lifecycle.executed(
                 self._seen_messages(request),
                 call["id"] or "",
+                owner_of(request),
                 tool=call["name"],
                 # As the model asked for: the host injects state and runtime later.
                 args=call["args"],
                 status=status,
                 raised=raised,
-                thread_id=thread_id,
-                user_id=user_id,
             )
 
     def messages_of(self, request: ToolCallRequest) -> list[Any]:
@@ -173,18 +172,18 @@ class Recorder(MemoryNode):
     def _seen_messages(self, request: ToolCallRequest) -> list[Any]:
         """Return the messages as the model saw them: what a middleware redacted in the request is not learned."""
         messages = self.messages_of(request)
-        owner = owner_of_call(*owner_of(request), messages)
+        owner = owner_of_call(owner_of(request), messages)
         open_call = self._core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
         if open_call is None:
             return messages
         return seen_up_to_now(open_call.history, messages)
 
 
-def owner_of(request: ToolCallRequest) -> tuple[str | None, str | None]:
+def owner_of(request: ToolCallRequest) -> Owner:
     """Return thread and user of a tool call."""
     runtime: Any = request.runtime
     config = getattr(runtime, "config", None)
-    return thread_id_of(config), user_id_of(config, runtime)
+    return Owner(thread_id_of(config), user_id_of(config, runtime))
 
 
 def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:

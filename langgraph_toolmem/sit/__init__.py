@@ -31,6 +31,7 @@ from langgraph_toolmem.base.checks import is_count, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
+from langgraph_toolmem.core.users import NOBODY, Owner
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
@@ -130,12 +131,11 @@ class SIT(Method):
     def advise(
         self,
         messages: Any,
+        owner: Owner = NOBODY,
         *,
         summary: str | None = None,
         available: Collection[str] | None = None,
         policy: SITPolicy | None = None,
-        thread_id: str | None = None,
-        user_id: str | None = None,
         tools: Mapping[str, ToolSpec] | None = None,
     ) -> Advice:
         """Return the suggestions that a model may read: likely tools that are declared to only read.
@@ -143,12 +143,13 @@ class SIT(Method):
         The paper's policy names any tool. Arguments and errors are those of `suggest`.
 
         Args:
+            owner: thread and user of the run.
             tools: the tools of this step, as `read_tools` reads them; those of the memory if None.
         """
         _check(summary, None, available, policy)
         core = self.core
         policy = policy or self.policy
-        run, user = core.read(messages, thread_id), core.users.of(user_id)
+        run, user = core.read(messages, owner.thread_id), core.users.of(owner.user_id)
         if tools is not None:
             core.catalogue.adopt(tools)
         core.refresh()

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.core.users import NOBODY, Owner
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import names_of
 from langgraph_toolmem.sit import SIT, Advice
@@ -77,16 +78,11 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
     def answer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         try:
             summary_call = _summary_call(runtime, messages_key)
+            messages, owner = summary_call.messages, summary_call.owner
             # In a held-out episode the model may still call the tool, but gets no advice.
-            if summary_call.messages and method.core.held_out(summary_call.messages, summary_call.thread_id):
+            if messages and method.core.held_out(messages, owner.thread_id):
                 return nothing
-            advice = method.advise(
-                summary_call.messages,
-                summary=summary,
-                policy=policy,
-                thread_id=summary_call.thread_id,
-                user_id=summary_call.user_id,
-            )
+            advice = method.advise(messages, owner, summary=summary, policy=policy)
             method.note_shown(advice, [suggestion.tool for suggestion in advice.suggestions])
         except Exception as error:  # noqa: BLE001 - the run goes on
             errors.failed(error)
@@ -111,8 +107,7 @@ class SummaryCall:
     """The history in which the summary tool is called, and its owner. Outside a graph there is none."""
 
     messages: list[Any] = field(default_factory=list)
-    thread_id: str | None = None
-    user_id: str | None = None
+    owner: Owner = NOBODY
 
 
 def _summary_call(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> SummaryCall:
@@ -124,7 +119,7 @@ def _summary_call(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> S
     if messages and runtime.tool_call_id:
         messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
     config: RunnableConfig = runtime.config or {}
-    return SummaryCall(messages, thread_id_of(config), user_id_of(config, runtime))
+    return SummaryCall(messages, Owner(thread_id_of(config), user_id_of(config, runtime)))
 
 
 # --- the step ---
@@ -166,14 +161,7 @@ class Suggest(Step[SIT]):
         available = None
         if call.tools is not None:
             available = names_of(call.offered) - OWN_TOOLS
-        return self.method.advise(
-            call.messages,
-            policy=self.policy,
-            available=available,
-            tools=call.tools,
-            thread_id=call.thread_id,
-            user_id=call.user_id,
-        )
+        return self.method.advise(call.messages, call.owner, policy=self.policy, available=available, tools=call.tools)
 
     def render(self, call: Call, found: Advice | None) -> StepOutput:
         """Return a line for each suggestion."""

@@ -21,6 +21,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
 from langgraph_toolmem.base.errors import LoopError, describe_error, log_failure
+from langgraph_toolmem.core.users import Owner
 
 logger = logging.getLogger("langgraph_toolmem.turn")
 
@@ -177,6 +178,11 @@ def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     if not user:
         return None
     return str(user)
+
+
+def owner_of_run(config: RunnableConfig | None, runtime: Any) -> Owner:
+    """Return thread and user of the present run."""
+    return Owner(thread_id_of(config, runtime), user_id_of(config, runtime))
 
 
 # --- stream and traces ---

@@ -26,7 +26,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.costs import Costs
 from langgraph_toolmem.core.method import Method
-from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.core.users import NOBODY, Owner, user_digest
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ThreadHistory
@@ -48,10 +48,9 @@ from langgraph_toolmem.turn.host import (
     emit,
     env_mode,
     is_active,
+    owner_of_run,
     read_key,
     runtime_of,
-    thread_id_of,
-    user_id_of,
 )
 
 logger = logging.getLogger("langgraph_toolmem.steps")
@@ -71,8 +70,7 @@ class Call:
 
     Attributes:
         messages: the history; a list becomes a `ThreadHistory`.
-        thread_id: the thread, if the host has a checkpointer.
-        user_id: the user, if one is named.
+        owner: the thread, if the host has a checkpointer, and the user, if one is named.
         state: the host's state.
         runtime: of the graph; None outside of one.
         tools: specs of the offered tools that the agent executes, by name; None if unknown.
@@ -89,8 +87,7 @@ class Call:
     """
 
     messages: list[Any]
-    thread_id: str | None = None
-    user_id: str | None = None
+    owner: Owner = NOBODY
     state: Any = None
     runtime: Any = None
     tools: Mapping[str, ToolSpec] | None = None
@@ -108,6 +105,16 @@ class Call:
     def __post_init__(self) -> None:
         if not isinstance(self.messages, ThreadHistory):
             self.messages = ThreadHistory(self.messages)
+
+    @property
+    def thread_id(self) -> str | None:
+        """Return the thread; None if the host has no checkpointer."""
+        return self.owner.thread_id
+
+    @property
+    def user_id(self) -> str | None:
+        """Return the user; None if nobody is named."""
+        return self.owner.user_id
 
     @property
     def context(self) -> Any:
@@ -277,10 +284,9 @@ class Kept:
 
 
 class _MemoKey(NamedTuple):
-    """The thread, the user, and the user's message (`turn_of`) that a result belongs to."""
+    """The owner and the user's message (`turn_of`) that a result belongs to."""
 
-    thread_id: str | None
-    user_id: str | None
+    owner: Owner
     turn: str
 
 
@@ -316,7 +322,7 @@ class Memo(SharedByCopies):
         if not turn and call.thread_id is None:
             return None
         with self._lock:
-            key = _MemoKey(call.thread_id, call.user_id, turn)
+            key = _MemoKey(call.owner, turn)
             if not turn:
                 key = self._latest_of(key)
             kept = self._kept.get(key)
@@ -328,7 +334,7 @@ class Memo(SharedByCopies):
     def _latest_of(self, key: _MemoKey) -> _MemoKey:
         """Return the key of the thread's latest result; the same key if there is none."""
         for known in reversed(self._kept):
-            if (known.thread_id, known.user_id) == (key.thread_id, key.user_id):
+            if known.owner == key.owner:
                 return known
         return key
 
@@ -341,7 +347,7 @@ class Memo(SharedByCopies):
         kept = Kept(found, self._point(call), broken=broken)
         if self._scope == "call":
             return kept
-        key = _MemoKey(call.thread_id, call.user_id, turn_of(call.messages))
+        key = _MemoKey(call.owner, turn_of(call.messages))
         with self._lock:
             if purges != self._texts.purges:
                 return kept
@@ -440,8 +446,7 @@ class MemoryNode(Runnable[Any, Any]):
         runtime = runtime_of(config)
         return Call(
             messages,
-            thread_id=thread_id_of(config, runtime),
-            user_id=user_id_of(config, runtime),
+            owner_of_run(config, runtime),
             state=state,
             runtime=runtime,
             left_out=left_out_now(state, messages_key=self.messages_key),

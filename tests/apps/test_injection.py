@@ -12,6 +12,7 @@ from histories import call, history, user, words
 from langgraph_toolmem import SIT, Atoms, Entries, RecallPolicy, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.base.text import quoted
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.turn.ask import drive
@@ -40,7 +41,7 @@ def hints(memory: ToolMemory, asked: str, user_id: str | None = None) -> str:
     ]
     blocks = []
     for step in steps:
-        at = Call([{"role": "user", "content": asked}], "now", user_id, {}, offered=[{"name": "send_mail"}])
+        at = Call([{"role": "user", "content": asked}], Owner("now", user_id), {}, offered=[{"name": "send_mail"}])
         blocks.append(step.render(at, drive(lambda step=step, at=at: step.compute(at))))  # type: ignore[misc]
     return composed(blocks, [])
 

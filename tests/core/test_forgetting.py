@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, InertiaPolicy, NamespaceError, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.cli.app import app
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.stores import snapshot
 
 DAY = 86_400.0
@@ -51,7 +52,7 @@ def taught(path: Path | None, **options: Any) -> ToolMemory:
         memory.sit.suggest(run_of(thread, words)[:1], summary=f"wants {words} {thread}", user_id=user)
         memory.observe(run_of(thread, words)[:-1], thread_id=thread, user_id=user)
         memory.finish(run_of(thread, words), thread_id=thread, success=True, comment=f"fine {words}", user_id=user)
-        memory.inertia.begin_turn(run_of(f"open {thread}", words)[:1], thread_id=f"open {thread}", user_id=user)
+        memory.inertia.begin_turn(run_of(f"open {thread}", words)[:1], owner=Owner(f"open {thread}", user))
         memory.navigator.decisions.add(first(thread, words), 1, [], {"sub_intents": [words]}, user_id=user)
     memory.flush()
     memory.core.jobs.put("nobody does it", {"text": SECRETS[0]}, run=first("private", " ".join(SECRETS)))
@@ -184,7 +185,7 @@ def test_turns_that_had_only_begun_are_undone_by_forgetting(desk: Desk) -> None:
         )
         for i in range(5):
             feed = [HumanMessage(request(NAMES[i]), id=call_id("ann", i))]
-            assert memory.inertia.begin_turn(feed, thread_id=f"ann-{i}", user_id="ann", policy=SHADOW).options
+            assert memory.inertia.begin_turn(feed, owner=Owner(f"ann-{i}", "ann"), policy=SHADOW).options
         memory.core.costs.forked()  # seconds of the processor are nobody's data
         assert memory.report().turns == before[0]["turns"] + 5
         memory.forget(user_id="ann")
@@ -265,7 +266,7 @@ def test_argument_names_that_only_one_user_s_calls_showed_go_with_the_user(tmp_p
         call = {"name": "note", "args": args, "id": f"{user}-{number}"}
         result = {"role": "tool", "tool_call_id": call["id"], "content": "{}"}
         messages = [("user", f"{user} {number}"), AIMessage("", tool_calls=[call]), result, ("assistant", "done")]
-        memory.core.lifecycle.finish(messages, thread_id=f"{user}-{number}", user_id=user)
+        memory.core.lifecycle.finish(messages, owner=Owner(f"{user}-{number}", user))
 
     store = InMemoryStore()
     for kept_with in ({"path": tmp_path}, {"path": None, "store": store}):

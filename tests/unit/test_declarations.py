@@ -16,6 +16,7 @@ from langgraph.types import Command
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.runs.tools import (
     MAX_RETURNS,
@@ -175,7 +176,7 @@ def test_declarations_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(InertiaPolicy(never={"wip"}))]) as memory,
     ):
         for thread in "ab":
-            memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
+            memory.inertia.begin_turn(history(user("Go.")), owner=Owner(thread))
     told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == LOGGER]
     about = "ToolMemory(reads=...)"
     assert told == [
@@ -202,13 +203,13 @@ def test_tools_of_another_agent_are_not_called_unknown(caplog: pytest.LogCapture
     ):
         agents = [read_tools([schema(name, "x")]) for name in ("web_search", "add")]
         for number, tools in enumerate(agents):
-            memory.inertia.begin_turn(history(user("Go.")), thread_id=str(number), tools=tools)
+            memory.inertia.begin_turn(history(user("Go.")), owner=Owner(str(number)), tools=tools)
         warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert warned == []
         assert memory.report()["inertia"]["unknown_reads"] == ["adds", "sum_*", "web_serch"]
     caplog.clear()
     with ToolMemory.ephemeral(reads={"web_serch"}, methods=[Inertia()]) as memory:
-        memory.inertia.begin_turn(history(user("Go.")), thread_id="1", tools=agents[0])
+        memory.inertia.begin_turn(history(user("Go.")), owner=Owner("1"), tools=agents[0])
         about = "ToolMemory(reads=...) names 'web_serch', and no tool seen so far has that name"
         assert f"{about}; did you mean 'web_search'?" in [record.getMessage() for record in caplog.records]
 

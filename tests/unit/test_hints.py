@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.caches import KeptTexts
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.turn import step
 from langgraph_toolmem.turn.hints import (
     FRAME,
@@ -149,10 +150,10 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
     kept = step.Memo("turn", texts)
 
     def put(thread: str | None, text: str, found: str, *more: Any) -> Any:
-        return kept.put(Call([HumanMessage(text), *more], thread), found, texts.purges).found
+        return kept.put(Call([HumanMessage(text), *more], Owner(thread)), found, texts.purges).found
 
     def get(thread: str | None, text: str, *more: Any, user: str | None = None) -> Any:
-        found = kept.get(Call([HumanMessage(text), *more], thread, user))
+        found = kept.get(Call([HumanMessage(text), *more], Owner(thread, user)))
         return None if found is None else found.found
 
     put("a", "x", "ax")
@@ -162,8 +163,8 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
     put("c", "x", "")
     assert [get(thread, "x") for thread in "abc"] == ["ax", None, ""]
     assert get("a", "x", user="ann") is get("a", "y") is None
-    assert kept.get(Call([SUMMARY], "a")).found == "ax"  # type: ignore[union-attr]
-    assert kept.get(Call([SUMMARY], None)) is None
+    assert kept.get(Call([SUMMARY], Owner("a"))).found == "ax"  # type: ignore[union-attr]
+    assert kept.get(Call([SUMMARY])) is None
     for found in ("one", "two"):
         put(None, "x", found)
         assert get(None, "x") is None  # it begins: another run
@@ -173,7 +174,7 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
 
 def test_nothing_is_kept_of_a_result_begun_before_somebody_was_forgotten() -> None:
     texts = KeptTexts()
-    kept, asked = step.Memo("turn", texts), Call([HumanMessage("x", id="1")], "a")
+    kept, asked = step.Memo("turn", texts), Call([HumanMessage("x", id="1")], Owner("a"))
     kept.put(asked, "before", texts.purges)
     begun = texts.purges
     texts.forget()

@@ -13,14 +13,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.prefetch.task import PrefetchTask
 from langgraph_toolmem.runs.values import canon_args, readable
 from langgraph_toolmem.turn.host import ErrorLog
 
 # --- whose results ---
 
-Owner: TypeAlias = tuple[str | None, str | None]
-"""Thread and user of a run."""
 Position: TypeAlias = tuple[Owner, str]
 """Position of the model's next answer in a plain graph: owner, and id of the message before it."""
 

@@ -66,7 +66,7 @@ class Prefetcher:
 
     def _begin(self, call: Call) -> PrefetchBatch | None:
         loop, config = loop_of_run(), config_of()
-        branch = Branch((call.thread_id, call.user_id), namespace_of(config))
+        branch = Branch(call.owner, namespace_of(config))
         self.registry.waste_over(branch)
         forecast = forecast_of(call)
         if forecast is None:
@@ -141,7 +141,7 @@ class Prefetcher:
             return
         registry = self.registry
         before = call.messages[-1] if call.messages else None
-        position = position_of((call.thread_id, call.user_id), before)
+        position = position_of(call.owner, before)
         if position is None:
             warn_once(NO_PLACE)
             return

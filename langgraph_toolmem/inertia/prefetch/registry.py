@@ -14,9 +14,10 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.inertia.counters import REVIEWED, SECONDS, SERVED, UNCLAIMED, WASTED
-from langgraph_toolmem.inertia.prefetch.batch import Branch, Owner, Position, PrefetchBatch, last_answer, position_of
+from langgraph_toolmem.inertia.prefetch.batch import Branch, Position, PrefetchBatch, last_answer, position_of
 from langgraph_toolmem.inertia.prefetch.choice import Lookup
 from langgraph_toolmem.inertia.prefetch.task import Host, PrefetchTask, Ran, standing_in
 from langgraph_toolmem.inertia.prefetch.tools import is_same

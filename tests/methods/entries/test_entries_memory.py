@@ -25,6 +25,7 @@ from langgraph_toolmem import (
     ToolMemory,
 )
 from langgraph_toolmem.base.errors import NamespaceError
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recall import ROWS_READ, RecalledEntry
@@ -98,10 +99,10 @@ def test_a_run_is_not_recalled_for_itself_and_unjudged_ones_come_last() -> None:
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.finish(mail("Bob"), thread_id="2")
         memory.flush()
-        assert shown(memory.entries.recollect(mail("Ann")[:1], thread_id="1")) == {"send a mail to Bob"}
-        trimmed = memory.entries.recollect(asking("Cid"), thread_id="1")
+        assert shown(memory.entries.recollect(mail("Ann")[:1], owner=Owner("1"))) == {"send a mail to Bob"}
+        trimmed = memory.entries.recollect(asking("Cid"), owner=Owner("1"))
         assert shown(trimmed) == {"send a mail to Bob"}
-        everything = memory.entries.recollect(asking("Cid"), thread_id="3")
+        everything = memory.entries.recollect(asking("Cid"), owner=Owner("3"))
         assert [(each.entry.query, each.entry.score) for each in everything] == [
             ("send a mail to Ann", 1.0), ("send a mail to Bob", None),
         ]  # fmt: skip
@@ -158,9 +159,9 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.flush()
         for _ in range(2):  # at each user turn
-            recalled = memory.entries.recollect(asking("Bob"), thread_id="2")
-            memory.entries.note_shown(asking("Bob"), recalled, thread_id="2", user_id=None)
-        memory.entries.recollect(asking("Cid"), thread_id="3")
+            recalled = memory.entries.recollect(asking("Bob"), owner=Owner("2"))
+            memory.entries.note_shown(asking("Bob"), recalled, owner=Owner("2"))
+        memory.entries.recollect(asking("Cid"), owner=Owner("3"))
         assert record(memory, "Ann") == (1, 0, 0)
         memory.finish(mail("Bob", "call_bob"), thread_id="2", success=True)
         assert record(memory, "Ann") == (1, 1, 0)
@@ -253,13 +254,13 @@ def test_a_memory_that_nobody_judges_shows_its_runs_as_unjudged_until_somebody_d
             memory.finish(turn(f"send a mail to {name}", ["mail"]), thread_id=name)
         memory.flush()
         asked = [h.user("send a mail to Dora")]
-        [only] = memory.entries.recollect(asked, thread_id="d")
-        memory.entries.note_shown(asked, [only], thread_id="d", user_id=None)
+        [only] = memory.entries.recollect(asked, owner=Owner("d"))
+        memory.entries.note_shown(asked, [only], owner=Owner("d"))
         assert (only.entry.score, len(only.others)) == (None, 2)
         assert [each.recalled for each in memory.entries.recall("send a mail to Dora")] == [1] * 3
         memory.feedback("Bob", score=0.0, comment="too late")
         memory.flush()
-        first, second = memory.entries.recollect(asked, thread_id="d")
+        first, second = memory.entries.recollect(asked, owner=Owner("d"))
         assert (first.entry.failed, first.entry.comment) == (True, "too late")
         assert (second.entry.score, len(second.others)) == (None, 1)
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, grouped
@@ -76,7 +77,7 @@ def prompt(memory: ToolMemory, request: str, *, budget: int | None = None, later
     step, messages = Recall(memory.entries), [h.user(request)]
     if later:
         messages = h.history(messages, h.call("find_customer", {"name": "Dan May"}, "c-14"))
-    call = Call(messages, "now", None, {})
+    call = Call(messages, Owner("now"), {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hints, "AT_FIRST", budget or hints.AT_FIRST)
         text = hints.composed([step.render(call, step.compute(call))], messages)

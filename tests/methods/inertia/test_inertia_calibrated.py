@@ -9,6 +9,7 @@ from histories import Learner, call, history, reading, schema, shortcut, state_o
 from kept import inertia
 
 from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import Acted
 from langgraph_toolmem.inertia.record import begin_shortcut
@@ -107,7 +108,7 @@ def test_the_report_counts_the_audits_and_how_many_were_right():
         for i in range(90):
             messages, last = [request(f"N{i}")], "note" if i % 9 == 8 else "open"
             for tool, args, output in (("find", {"name": f"N{i}"}, {"id": f"id-N{i}"}), (last, {"id": f"id-N{i}"}, "")):
-                decision = memory.inertia.begin_turn(messages, thread_id=str(i))
+                decision = memory.inertia.begin_turn(messages, owner=Owner(str(i)))
                 if decision.would_act and not decision.acts:
                     audits.append((decision.proposal.tool, dict(decision.proposal.args)) == (tool, args))
                 messages += (shortcut if decision.acts else call)(tool, args, output)
@@ -163,7 +164,7 @@ def test_an_idempotent_change_is_repeated_only_once_the_user_spoke_again():
 
 
 def before_second(memory: ToolMemory, name: str, run: str) -> Any:
-    return memory.inertia.begin_turn(found(name), thread_id=run)
+    return memory.inertia.begin_turn(found(name), owner=Owner(run))
 
 
 def practised_memory(policy: InertiaPolicy, **options: Any) -> ToolMemory:

@@ -11,6 +11,7 @@ from histories import Learner, call, history, reading, user, words
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.graph.tool_graph import HIT
 from langgraph_toolmem.runs.model_input import ModelInput
@@ -122,7 +123,7 @@ def test_places_are_learned_after_a_restart_too(tmp_path: Path):
     policy, asked = FREE.with_(shadow=True), history(user(ASKS[0]))
     for account in ("acc_1", "acc_2", "acc_3"):
         with ToolMemory(tmp_path, tools=TOOL) as memory:
-            memory.inertia.begin_turn(asked, thread_id=account, policy=policy, model_input=context(account))
+            memory.inertia.begin_turn(asked, owner=Owner(account), policy=policy, model_input=context(account))
         with ToolMemory(tmp_path, tools=TOOL) as memory:
             run = history(asked, call("list_invoices", {"account": account}), words())
             memory.finish(run, thread_id=account)
@@ -144,7 +145,7 @@ def test_a_date_near_one_in_a_result_is_learned_beside_the_prompts(tmp_path: Pat
             parts = (asked, history(asked, found), history(asked, found, after))
             for messages in parts:
                 policy = FREE.with_(shadow=True)
-                memory.inertia.begin_turn(messages, thread_id=str(number), policy=policy, model_input=seen)
+                memory.inertia.begin_turn(messages, owner=Owner(str(number)), policy=policy, model_input=seen)
             memory.finish(history(*parts[-1], words()), thread_id=str(number))
         asked = history(
             user("When does somebody come for O-91?"), call("get_order", {"order": "O-91"}, {"due": "2026-04-29"})

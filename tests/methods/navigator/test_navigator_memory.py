@@ -14,6 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from queues import Clock
 
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, weight_of
@@ -209,9 +210,11 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
 
 def test_a_recorder_that_learns_a_call_before_its_answer_is_seen_does_not_miss_it(memory: ToolMemory) -> None:
     messages = mail(0)
-    memory.core.lifecycle.executed(messages[:2], "call_0", tool="look_up", args={"q": "N0"}, status="ok", thread_id="r")
+    memory.core.lifecycle.executed(
+        messages[:2], "call_0", tool="look_up", args={"q": "N0"}, status="ok", owner=Owner("r")
+    )
     assert outputs(memory) == {}
-    memory.inertia.begin_turn(messages[:3], thread_id="r")
+    memory.inertia.begin_turn(messages[:3], owner=Owner("r"))
     assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
 
 

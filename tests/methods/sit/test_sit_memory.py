@@ -14,6 +14,7 @@ from kept import ledger, sit
 from symptoms import CURES, FINDINGS, SCHEMAS, asked, before_cure, names, summarised, teach, tool_call, whole
 
 from langgraph_toolmem import SIT, Inertia, Navigator, SITPolicy, ToolMemory
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -107,7 +108,7 @@ def test_a_call_beside_the_summary_tool_is_learned_when_it_is_executed(memory: T
     """The summary tool's answer is not waited for: the process may end before it."""
     both = h.calls([("read_logs", {"name": "Zoe"}, "ok"), (SUMMARY_TOOL, {"summary": "beside"}, "ok")])
     new = memory.core.lifecycle.executed(
-        [asked("Zoe"), both[0]], "call_0", tool="read_logs", args={"name": "Zoe"}, status="ok", thread_id="r"
+        [asked("Zoe"), both[0]], "call_0", tool="read_logs", args={"name": "Zoe"}, status="ok", owner=Owner("r")
     )
     assert new == 1
     assert memory.view().tools["read_logs"].ok == 1
@@ -119,7 +120,7 @@ def test_a_recorder_that_tells_of_the_summary_tool_changes_no_step(memory: ToolM
     before = before_cure("router")
     asking, _ = summarised("where I stand")
     for step, name in ((before[:2], "read_logs"), ([*before, asking], SUMMARY_TOOL)):
-        memory.core.lifecycle.executed(step, "call_0", tool=name, args={}, status="ok", thread_id="r")
+        memory.core.lifecycle.executed(step, "call_0", tool=name, args={}, status="ok", owner=Owner("r"))
     memory.finish(whole("router", "Zoe", summary="where I stand"), thread_id="r", success=True)
     assert set(memory.view().tools) == {"read_logs", "restart_router", "close_ticket"}
 
@@ -206,7 +207,7 @@ def test_observed_and_imported_runs_give_the_same_memory_judged_before_or_after(
 
 
 def shown(memory: ToolMemory, messages: Any, **how: Any) -> tuple[Any, ...]:
-    advice = memory.sit.advise(messages, policy=SITPolicy.paper(k=1), **{"thread_id": "now", **how})
+    advice = memory.sit.advise(messages, policy=SITPolicy.paper(k=1), **{"owner": Owner("now"), **how})
     memory.sit.note_shown(advice, [each.tool for each in advice.suggestions])
     return advice.suggestions
 
@@ -222,7 +223,7 @@ def test_only_what_the_model_is_shown_at_its_turn_is_recorded(memory: ToolMemory
     pending = [asked("Zoe"), tool_call("read_logs", {}, "c")]
     assert shown(memory, pending)
     assert record(memory) == (0, 0, 0)
-    shown(memory, before_cure("router"), thread_id="words")
+    shown(memory, before_cure("router"), owner=Owner("words"))
     memory.observe(h.history(before_cure("router"), h.words()), thread_id="words")
     assert record(memory) == (1, 0, 0)
 
