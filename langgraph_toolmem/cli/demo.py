@@ -66,6 +66,7 @@ def demo(
         for outcome in outcomes:
             changes = _changes(outcome.messages, changing)
             total.add(outcome, unasked=(changes - asked[outcome.task.id]).total())
+    # A call that the memory made and that saved none of the model's was in vain.
     saved = without.calls - with_memory.calls
     rows = [without.row("without", 0, tasks), with_memory.row("with", saved, tasks)]
     log = folder / "runs.jsonl"

@@ -203,6 +203,7 @@ def run_evaluation(
 
         try:
             result = evaluation.run(on_run)
+        # The runs so far were paid for: their figures are shown before the exit.
         except EvalStoppedError as error:
             stopped, result = error, evaluation.result()
     write_text(out / "result.json", dumps(result.to_dict(), indent=2))
@@ -247,6 +248,7 @@ def show_safety(out: Path) -> None:
     for record in records:
         if record.split == "test":
             arms[record.arm] = None
+    # Each arm is compared with the first, which is the agent without the memory by default.
     first, *others = arms
     differences: list[list[str]] = []
     hints: list[list[str]] = []

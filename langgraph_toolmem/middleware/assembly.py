@@ -59,8 +59,6 @@ from langgraph_toolmem.turn.step import Call, Step
 
 MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
 """Counters of ModelCallLimitMiddleware. It adds one after each model step, a shortcut's too."""
-_NO_TOOL: Final = (None, "auto", "any", "required", "none")
-"""Values of ``tool_choice`` that name no tool."""
 _EXECUTORS: Final = ("_execute_model_sync", "_execute_model_async")
 """Functions of ``create_agent`` that ask the model: the handler of the innermost middleware."""
 WITHOUT_INPUTS: Final = TracePolicy(process_inputs=omit_payload)
@@ -214,6 +212,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         name: unique in the agent.
     """
 
+    # LangChain's name is that of the class, and `create_agent` refuses two middleware of one name.
     name = ""
     trace_policy = WITHOUT_INPUTS
     state_schema = EndedState
@@ -341,8 +340,9 @@ def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
     choice = request.tool_choice
     if isinstance(choice, Mapping):
         choice = name_of(dict(choice))
-    if choice not in _NO_TOOL and isinstance(choice, str):
+    if isinstance(choice, str) and choice not in ("auto", "any", "required", "none"):
         yield choice
+    # LangChain asks for a structured answer as for a tool call.
     for spec in getattr(request.response_format, "schema_specs", None) or ():
         yield spec.name
 

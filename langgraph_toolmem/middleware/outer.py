@@ -134,7 +134,7 @@ def _may_rewrite(middleware: Middleware) -> bool:
     if isinstance(middleware, HumanInTheLoopMiddleware):  # its tools are gated
         return False
     if isinstance(middleware, ToolCallLimitMiddleware):
-        return middleware.tool_name is None
+        return middleware.tool_name is None  # a limit of one tool is a gate of that tool
     if isinstance(middleware, PIIMiddleware):
         return middleware.apply_to_tool_results
     if kind is ToolRetryMiddleware:

@@ -126,7 +126,7 @@ class Recorder(MemoryNode):
         return body
 
     def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
-        if env_mode() == "off":
+        if env_mode() == "off":  # nothing is served or recorded
             return (yield Proceed(request))
         # Results that were a part of the model's input come first: the call is only their form in the messages.
         asked = request
@@ -147,6 +147,7 @@ class Recorder(MemoryNode):
         return result
 
     def _paused(self, request: ToolCallRequest) -> None:
+        # A person is asked about this call: its tool must not run before, as a prefetch would.
         if self._prefetched is not None and env_mode() != "off":
             with self.errors:
                 count_pause(self._core, request.tool_call["name"])

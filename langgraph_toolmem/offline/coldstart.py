@@ -629,6 +629,7 @@ class Bootstrap:
     async def _outcome_of(self, query: InventedQuery) -> str | None:
         """Run a request and keep it; return its outcome, None if the budget ended it."""
         meter, thread = Meter(self._spending), _thread(query.text)
+        # A meter for each run: that of an abandoned run is stopped, and refuses what its thread still asks.
         config = self._spending.config(meter)
         config["configurable"] = {"thread_id": thread}
         if self._user_id is not None:

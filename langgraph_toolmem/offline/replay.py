@@ -341,12 +341,18 @@ class ReplayReport:
     @property
     def writing(self) -> list[str]:
         """Tools that may change something and would have been called without the model."""
-        return sorted(name for name, tally in self.by_tool.items() if tally.changes)
+        writing = []
+        for name in sorted(self.by_tool):
+            if self.by_tool[name].changes:
+                writing.append(name)
+        return writing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
         plain = asdict(self)
-        plain["chains"] = [{"tools": list(chain), "count": times} for chain, times in self.chains]
+        plain["chains"] = []
+        for chain, times in self.chains:
+            plain["chains"].append({"tools": list(chain), "count": times})
         if self.inertia is not None:
             plain["inertia"] = self.inertia.to_dict()
         del plain["prefetch"]
@@ -478,8 +484,12 @@ class _Replay:
 def _stuck(made: Counter[str], turn: Turn) -> bool:
     """Return True if all calls of a turn were made, with the same results, often enough before. Notes them."""
     # With the results: calls of a poll are equal too, but their results change.
-    calls = [digest(step.tool, canon_args(step.args), canonical(step.output)) for step in turn.steps]
-    stuck = bool(calls) and all(made[call] >= STUCK - 1 for call in calls)
+    stuck = bool(turn.steps)
+    calls = []
+    for step in turn.steps:
+        call = digest(step.tool, canon_args(step.args), canonical(step.output))
+        stuck = stuck and made[call] >= STUCK - 1
+        calls.append(call)
     made.update(calls)
     return stuck
 
