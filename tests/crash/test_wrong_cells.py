@@ -169,7 +169,9 @@ def test_wrong_cells_in_a_table_raise_nowhere(
         memory.core.store.snapshot()
         memory.close()
     named = [problem for problem in report.problems if "have not the shape of their table" in problem]
-    assert {record.getMessage() for record in caplog.records} <= {*named}, "something failed and was logged"
+    logged = {record.getMessage() for record in caplog.records}
+    placement = {message for message in logged if message.startswith("It is unknown where ScriptedChatModel takes")}
+    assert logged - placement <= {*named}, "something failed and was logged"
     again, _ = opened(folder)
     with again:
         assert again.report().problems == ()
