@@ -173,13 +173,13 @@ def compared(
     for record in records:
         if record.split == "test" and record.arm in (arm, against):
             by_place[TaskTrial(record.task, record.trial)][record.arm] = record
-    by_task: defaultdict[str, list[_Pair]] = defaultdict(list)
+    by_task: defaultdict[str, list[_PairedRecords]] = defaultdict(list)
     changed: list[TaskTrial] = []
     for place, of_arms in by_place.items():
         # A budget that ended early may have left one arm of a pair.
         if len(of_arms) < 2:
             continue
-        pair = _Pair(of_arms[arm], of_arms[against])
+        pair = _PairedRecords(of_arms[arm], of_arms[against])
         by_task[pair.own.task].append(pair)
         if pair.own.success != pair.other.success:
             changed.append(place)
@@ -194,7 +194,7 @@ def compared(
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
+class _PairedRecords:
     """The same task and trial in two arms."""
 
     own: RunRecord
