@@ -117,6 +117,7 @@ def _call_of(raw: dict[str, Any]) -> dict[str, Any] | None:
 
 # --- content ---
 
+# Types of content blocks of all providers: a list of other dicts is data that a tool returned.
 _BLOCK_TYPES = word_set("""
 text text-plain image image_url audio video file resource resource_link document reasoning thinking redacted_thinking
 tool_use tool_call function_call json input_text output_text refusal search_result non_standard guard_content cachePoint

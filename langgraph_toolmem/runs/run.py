@@ -228,8 +228,10 @@ def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
 
 # --- kinds of user messages; English, and a few words of other languages ---
 
+# A mark that stands for words, such as "###STOP###" or "[DONE]".
 _MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+# Questions at the end of an answer that ask for nothing: a message after them is a new request.
 _COURTESY = re.compile(
     r"\b(?:else|(?:any|other|more|further) (?:questions?|help|assistance|requests?)|feel free|hesitate"
     r"|need (?:any|help)|help you with|can i (?:help|assist)|how (?:can|may) i|try again later|hold on|note that)\b",
@@ -241,22 +243,26 @@ _THANKS = re.compile(
     r"(?:thanks?\b|that(?:'s| is| will be|'ll be) (?:all|everything|it)\b|i appreciate|i understand)",
     re.IGNORECASE,
 )
+# The model asks the user for something, not always with a question mark: "I'll need your order number."
 _WANTED = re.compile(
     r"[?？]|\bplease\b|\blet me know\b|\btell me\b|\breply\b|\bi(?:'ll| will)? need (?:your|to know|to verify)\b"
     r"|\bconfirm (?:if|that|whether)\b",
     re.IGNORECASE,
 )
+# Beginnings of a reply. "My" and "it's" name what was asked for: "My email is …".
 _REPLIES = re.compile(
     r"\W*(?:yes|yeah|yep|yup|sure|ok|okay|no|nope|correct|right|exactly|certainly|of course|go ahead|alright"
     r"|sounds good|that's (?:right|correct|fine)|i (?:confirm|don't|do|did|am|can't|cannot|couldn't|believe|think)|my"
     r"|it's|the one|here|ja|nein|oui|non|si|sí|sim|não)\b",
     re.IGNORECASE,
 )
+# The user asks for something; a message without these may still be an order (`_is_order`).
 _ASKS = re.compile(
     r"[?？]|\b(?:can|could|would|will) you\b|\bplease\b|\bi(?:'d| would) like\b|\bi (?:want|need|have to)\b|\bhelp me\b"
     r"|\bwe need\b|\bif\b",
     re.IGNORECASE,
 )
+# Words that point at one of several things: they make no topic.
 _STOP: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
 
 
