@@ -67,7 +67,7 @@ _VOLATILE = re.compile(
     r"|\b\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds)\b"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,64}\b"
 )
-# Errors of which the next call may be free.
+# Errors that the next call may be spared: the server is busy, the network was slow.
 _PASSING = re.compile(
     r"\b(?:429|502|503|504)\b|too many requests|rate.?limit|timed? ?-?out|temporar|try again|overloaded|unavailable"
 )
