@@ -59,7 +59,7 @@ def test_two_memories_in_one_agent_need_two_names(memory: ToolMemory) -> None:
         build_agent(None, Desk(), outer=[*ours, *tool_memory_middleware(other, name="Other")])
 
 
-@pytest.mark.parametrize("piece", ["composed", "thread_id_of"])
+@pytest.mark.parametrize("piece", ["composed", "owner_of_run"])
 async def test_a_request_that_cannot_be_read_or_hinted_goes_to_the_model_as_it_is(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, piece: str
 ) -> None:

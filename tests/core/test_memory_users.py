@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langgraph_toolmem import InertiaPolicy, InputError, NamespaceError, ToolMemory
-from langgraph_toolmem.core.users import Users, user_digest
+from langgraph_toolmem.core.users import Owner, Users, user_digest
 from langgraph_toolmem.stores import shared
 from langgraph_toolmem.turn.host import user_id_of
 
@@ -33,11 +33,13 @@ def test_without_a_user_id_a_namespace_that_needs_one_refuses(desk: Desk) -> Non
             memory.finish,
             memory.inertia.predict,
             memory.inertia.explain,
-            memory.inertia.begin_turn,
         ):
             for nobody in (None, ""):
                 with pytest.raises(NamespaceError, match="user_id"):
                     call(messages, user_id=nobody)
+        for nobody in (None, ""):
+            with pytest.raises(NamespaceError, match="user_id"):
+                memory.inertia.begin_turn(messages, Owner(user_id=nobody))
         assert memory.report().turns == 0
         assert memory.observe(messages, user_id="ann") == 4
 

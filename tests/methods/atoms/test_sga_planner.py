@@ -21,6 +21,7 @@ from langgraph_toolmem.atoms.planning import HintPlanner, Planned, pattern, sour
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.slots import Known, filled
 from langgraph_toolmem.atoms.step import SGASettings
+from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -66,7 +67,7 @@ def after_one(name: str = "Zoe") -> list[Any]:
 
 
 async def planned(planner: HintPlanner, messages: Any, memory: ToolMemory, thread: str | None = None) -> Any:
-    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, thread_id=thread))
+    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, Owner(thread)))
 
 
 def is_done(step: Planned) -> bool:
