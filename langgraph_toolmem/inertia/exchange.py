@@ -105,9 +105,9 @@ class LookupStep:
         """Return True if the results are texts without pictures or files, so that they can be quoted."""
         return all(isinstance(result.content, str) for result in self.results)
 
-    def keys(self) -> list[tuple[str, str]]:
-        """Return the calls as tool and `canon_args`."""
-        return [(call["name"], canon_args(call["args"])) for call in self.calls]
+    def tool_names(self) -> list[str]:
+        """Return the tools of the calls."""
+        return [call["name"] for call in self.calls]
 
 
 def result_message(tool: BaseTool, ran: Ran, call: Mapping[str, Any], host: Host) -> ToolMessage | None:
@@ -462,8 +462,7 @@ class ContextLookups:
         for message in answer.messages:
             if isinstance(message, AIMessage):
                 last = message
-        keys = [step.keys() for step in exchange.steps]
-        used = used_steps(keys, last)
+        used = used_steps([step.tool_names() for step in exchange.steps], last)
         made = vain = exchange.failed
         risk = 0.0
         for position, step in enumerate(exchange.steps):
@@ -472,12 +471,12 @@ class ContextLookups:
             if position >= used:
                 vain += len(step.calls)
         self._inertia.looked_up(made, risk, vain)
-        event = {"node": "context", "used": used, "in_vain": len(keys) - used}
+        event = {"node": "context", "used": used, "in_vain": len(exchange.steps) - used}
         emit(call.runtime, event, on=self._inertia.core.events)
         if not used:
             self._inertia.shown(call.messages, call.owner)
             return None
-        taken_out = used < len(keys)
+        taken_out = used < len(exchange.steps)
         kept = KeptAnswer("", exchange.steps[:used], answer, taken_out, monotonic())
         return self._next(call, request, kept)
 

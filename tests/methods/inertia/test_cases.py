@@ -17,11 +17,11 @@ from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.cases import (
-    MAX_CASES,
     Cases,
     CaseSeen,
     Guess,
     OutputSeen,
+    PairCases,
     learn_case,
     made_by_memory,
     pair_key,
@@ -213,15 +213,15 @@ def test_whatever_the_order_the_same_is_known(draw: random.Random):
 
 
 def test_the_oldest_cases_leave_and_a_user_is_forgotten(desk: Desk):
-    desk.saw(DONE, times=MAX_CASES)
+    desk.saw(DONE, times=PairCases.most)
     [cases] = desk.cases.to_state()["pairs"].values()
-    assert len(cases) == MAX_CASES
+    assert len(cases) == PairCases.most
     assert "t1" not in cases
 
     again = ToolGraph().register(Cases)
     again.load(desk.cases.to_state())
     assert again.to_state() == desk.cases.to_state()
-    assert desk.cases.forget(Forgotten("ann")) == MAX_CASES
+    assert desk.cases.forget(Forgotten("ann")) == PairCases.most
     assert desk.doubts(DONE)
 
 
