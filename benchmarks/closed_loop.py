@@ -30,7 +30,6 @@ from langgraph_toolmem.inertia.quoted import MARK
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.model_input import UNSEEN
-from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.testing import ScriptedChatModel
 
 MODES: Final = ("without", "shadow", "prefetch", "context", "act", "writes", "paper")
@@ -201,11 +200,11 @@ class Before:
     def used(self, request: Request, messages: list[BaseMessage], shown: Shown, answer: AIMessage) -> int:
         """Return how many of the steps stay in the history, and note it."""
         inertia, thread = self.memory.inertia, str(request.number)
-        keys = [[(call.tool, canon_args(call.args)) for call in calls] for calls in shown.steps]
-        used = used_steps(keys, answer)
-        inertia.looked_up(sum(map(len, keys)), shown.risk, sum(map(len, keys[used:])))
+        tools = [[call.tool for call in calls] for calls in shown.steps]
+        used = used_steps(tools, answer)
+        inertia.looked_up(sum(map(len, tools)), shown.risk, sum(map(len, tools[used:])))
         kept = [message for step in shown.messages[:used] for message in step]
-        if used < len(keys):
+        if used < len(tools):
             inertia.shown([*messages, *kept], owner=Owner(thread))
         return used
 

@@ -128,7 +128,7 @@ class Pass:
         shadow = InertiaPolicy(shadow=True)
         decision = inertia.begin_turn(history, owner=Owner(thread), policy=shadow, model_input=self.seen)
         self._count(turns[place], decision)
-        steps: list[list[tuple[str, str]]] = []
+        steps: list[list[str]] = []
         probability, risk, begun = 1.0, 0.0, place
         asked_at = list(history)
         least = inertia.context.least_probability(settings)
@@ -143,7 +143,7 @@ class Pass:
             if held_out:
                 break
             probability *= lookup.probability
-            steps.append([(lookup.tool, canon_args(args)) for args in lookup.calls])
+            steps.append([lookup.tool] * len(lookup.calls))
             risk += (1 - probability) * len(lookup.calls)
             figures.seconds += TOOL_SECONDS
             if not is_next(lookup, turns[place].answer):

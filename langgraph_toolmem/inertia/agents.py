@@ -229,6 +229,7 @@ class Agents(Table):
         }
 
     def _row(self, agent: str) -> AgentRow:
+        # A turn may be counted before its agent is reported: workers read events in other orders.
         row = self.rows.setdefault(agent, AgentRow())
         if len(self.rows) > self.most_agents:
             seen_first, _ = min(self.rows.items(), key=_hour_of)
@@ -254,6 +255,7 @@ class Agents(Table):
         opened = self.checks.pop(turn, None)
         if opened is None:
             return
+        # Audits are in the budget's figures. A shadow row says what an agent would save before it may act.
         if opened.found_by == SHADOW:
             row = self._row(opened.agent)
             row.checks += 1
@@ -299,6 +301,7 @@ class Agents(Table):
 
     def begun(self, agent: AgentPolicy, hour: int, *, acted: bool) -> Record:
         """Return the record of a model turn that begins; an agent is noted again once a day."""
+        # The policy is written once a day, not at each turn: it is the longest part of such a record.
         key = agent.key
         row = self.rows.get(key)
         record: Record = [AgentTurn(key, int(acted))]
@@ -316,6 +319,7 @@ class Agents(Table):
 
     def corrected(self, learned: LearnedTurn, call: CallMade) -> Record:
         """Return the record of a call of the memory that the model corrected in a turn."""
+        # `CallMade` has digests alone; the arguments for a person to read are in the run.
         args = ""
         for step in learned.state.since_user:
             if step.tool == call.tool and step.chosen_by == "shortcut":

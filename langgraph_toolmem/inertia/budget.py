@@ -28,6 +28,7 @@ from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
+# With these, no 300 turns have more than six wrong calls at one per 100, in whatever order they come.
 CAPACITY: Final = 3.0
 """Misses that a bucket holds: what 300 turns allow at one per 100."""
 FIRST: Final = 1.0
@@ -38,13 +39,9 @@ BLOCK: Final = 10
 """Model turns that are counted together."""
 SUREST: Final = 0.98
 """Confidence asked for when the bucket is nearly empty."""
-IN_FLIGHT: Final = 16
-"""Model turns that may be under way at once without counting as unreported."""
 
 READS: Final = "reads"
 WRITES: Final = "writes"
-KINDS: Final = (READS, WRITES)
-"""Kinds of calls."""
 
 SHADOWED, AUDITED, CORRECTED = 1, 2, 3
 """Kinds of checks: of a call that would have been made, in shadow mode or drawn by chance while the memory acts; and of
@@ -155,6 +152,7 @@ class Budget(Table):
         blocks: kind of call -> block of turns -> its misses.
         record: kind of call -> its checks.
         most_blocks: the latest blocks that are kept of each kind.
+        in_flight: model turns that may be under way at once without counting as unreported.
     """
 
     name = "budget"
@@ -163,6 +161,7 @@ class Budget(Table):
         "record": shapes.RowsOf(shapes.numbers(5), needs=frozenset({READS, WRITES})),
     }
     most_blocks: ClassVar[int] = 512
+    in_flight: ClassVar[int] = 16
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -187,18 +186,21 @@ class Budget(Table):
         self._folded.clear()
 
     def _costs(self, turn: int, changes: int) -> BlockCosts:
+        # Each cost changes a block, which a later one was folded with.
         self._folded.clear()
         blocks = self.blocks[WRITES if changes else READS]
         block = str(turn // BLOCK)
         costs = blocks.get(block)
         if costs is None:
             costs = blocks[block] = BlockCosts()
+            # At one miss per 100 turns 46 of them flow into the bucket meanwhile: what is older is forgiven.
             if len(blocks) > self.most_blocks:
                 del blocks[min(blocks, key=int)]
         return costs
 
     def _check(self, turn: int, changes: int, wrong: int, counts: int) -> None:
         self._costs(turn, changes).wrong += wrong
+        # Shadow mode is no sample of the calls made: only the model acts there. So its checks are counted apart.
         record = self.record[WRITES if changes else READS]
         if counts == CORRECTED:
             record.corrected += 1
@@ -220,10 +222,11 @@ class Budget(Table):
         if allowed is None:
             return math.inf
         room = self._left((WRITES if changes else READS,), allowed)
+        # With a bucket for each kind alone, both together could have twice the stated misses.
         reads, writes = policy.reads.max_wrong_per_100, policy.writes.max_wrong_per_100
         if reads is None or writes is None:
             return room
-        return min(room, self._left(KINDS, max(reads, writes)))
+        return min(room, self._left((READS, WRITES), max(reads, writes)))
 
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
         """Return what is in the bucket now, folded over the blocks."""
@@ -231,8 +234,9 @@ class Budget(Table):
         if (kinds, allowed) not in self._folded:
             self._folded[kinds, allowed] = self._fold(kinds, FIRST if allowed else 0.0, flow)
         room, at = self._folded[kinds, allowed]
-        # A checked turn whose end never comes was answered in words: all but the latest count as misses.
-        unreported = max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
+        # A checked turn whose end never comes was answered in words: all but the latest count as misses. A host that
+        # answers many users at once has turns under way, which are no misses yet.
+        unreported = max(0.0, self.graph.counters.get("would_act_open", 0) - self.in_flight)
         return min(CAPACITY, room + (self.graph.turns - at) * flow) - unreported
 
     def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
@@ -242,6 +246,7 @@ class Budget(Table):
             for block, cost in self.blocks[kind].items():
                 nth = int(block)
                 costs[nth] = costs.get(nth, 0.0) + cost.wrong + cost.failed + cost.expected
+        # A decision reads this at each model turn, so it is kept until a block changes.
         at = 0
         for nth, total in sorted(costs.items()):
             room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - total
@@ -250,6 +255,8 @@ class Budget(Table):
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one."""
+        # The last of the bucket is kept for the surest calls. Without the rise, calls just above the bound would use it
+        # up, and then even certain ones wait for the inflow.
         least, room = policy.bound_of(changes).min_precision, self.room(policy, changes=changes)
         if math.isinf(room):
             return least
@@ -262,6 +269,7 @@ class Budget(Table):
         `p` is the probability that the call is what the model would do; a `draw` below `audit_rate` means an audit.
         """
         bound = policy.bound_of(changes)
+        # Before shadow mode and audits: a check that counts as one of a call made must be of a call that would be made.
         if self.room(policy, changes=changes) <= 0:
             text = (
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "

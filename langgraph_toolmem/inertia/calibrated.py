@@ -35,9 +35,6 @@ from langgraph_toolmem.runs.tools import ToolSpec
 Similarity: TypeAlias = Callable[[str, str], float]
 """(thought of the model, name of a tool) -> cosine with the tool's description."""
 
-PROVEN: Final = 2
-"""Right predictions of a changing tool before it is called: the estimate of the first ones rests on other tools."""
-
 
 class Tables(NamedTuple):
     """The tables of inertia in the evidence graph."""
@@ -117,18 +114,21 @@ Veto: TypeAlias = Callable[[Weighed, ModelTurn], Refusal | None]
 
 def decide(turn: ModelTurn) -> Decision:
     """Weigh the likeliest calls by their record, and propose the first unless something refuses it."""
-    found = candidates(
+    weighable = candidates(
         turn.graph, turn.tables.contexts, turn.state, turn.neighbours, specs=turn.specs, constants=turn.constants
     )
-    if not any(candidate.tool != WORDS or candidate.p_tool for candidate in found):
+    # The answer in words is always a candidate: alone and without a share it says that nothing was seen.
+    if not any(candidate.tool != WORDS or candidate.p_tool for candidate in weighable):
         return Decision(None, Refusal("nothing_seen", "nothing like this has been seen yet"))
-    weighed = _weigh(found, turn)
-    options = tuple(_option(each, turn) for each in weighed)
+    weighed = _weigh(weighable, turn)
+    options = tuple(_option(candidate, turn) for candidate in weighed)
     best, first = weighed[0], options[0]
+    # Outputs and sources are compared for the likeliest call alone: they are read for each comparison.
     if first.refused is None:
         doubt = _first_refusal(VETOES_OF_THE_BEST, best, turn)
         if doubt is not None:
             options = (replace(first, refused=doubt), *options[1:])
+    # If the likeliest call is refused, the second is not made: the model would more likely do the first.
     refused = options[0].refused
     if refused is not None:
         return Decision(None, refused, options, best.probability)
@@ -160,6 +160,7 @@ def _weigh(found: Sequence[Candidate], turn: ModelTurn) -> list[Weighed]:
     columns = columns_of(found, records, familiar, turn.neighbours, tables.evidence.rules)
     probabilities = tables.estimator.probabilities(columns)
     weighed = []
+    # The columns are written with the open turn, for each candidate: rounded, they are short.
     for position, row in enumerate(columns.round(3).tolist()):
         candidate = found[position]
         changes = candidate.tool in turn.specs and may_write(candidate.tool, turn.specs)
@@ -214,12 +215,15 @@ def guarded(best: Weighed, turn: ModelTurn) -> Refusal | None:
 
 def other_media(best: Weighed, turn: ModelTurn) -> Refusal | None:
     """Refuse a call for a request with other pictures or files than those that led to it before (`cases`)."""
+    # `unfamiliar` does not see it: the words of such a request may all be known.
     return turn.tables.cases.other_media(turn.state, best.tool, changes=best.changes)
 
 
 def unfamiliar(best: Weighed, turn: ModelTurn) -> Refusal | None:
     """Refuse a call for a request with too many new words; before a change, any word that decides (`novelty`)."""
     refused = turn.tables.novelty.refusal(best.tool, best.new_words)
+    # The conformal test lets one new word pass where people write as they like. Before a change that word may be
+    # "never".
     if refused is None and best.changes:
         refused = turn.novelty.strange(best.candidate)
     return refused
@@ -227,8 +231,10 @@ def unfamiliar(best: Weighed, turn: ModelTurn) -> Refusal | None:
 
 def unproven(best: Weighed, turn: ModelTurn) -> Refusal | None:
     """Refuse a change of a tool that was hardly ever predicted right."""
+    # The estimator's columns have no tool, so its estimate of a new tool rests on the record of others.
+    proven = 2
     hits = turn.graph.by_tool.get(best.tool, {}).get("hits", 0)
-    if not best.changes or hits >= PROVEN:
+    if not best.changes or hits >= proven:
         return None
     return Refusal("unproven", f"too few predictions of {best.tool} were right so far")
 
@@ -243,6 +249,7 @@ def low_confidence(best: Weighed, turn: ModelTurn) -> Refusal | None:
 
 def asked_without(best: Weighed, turn: ModelTurn) -> Refusal | None:
     """Refuse a look-up after a word that only requests without this look-up had (`novelty`)."""
+    # Before a change `unfamiliar` has compared every word already.
     if best.changes:
         return None
     return turn.novelty.against(best.candidate)
@@ -258,6 +265,8 @@ def other_cases(best: Weighed, turn: ModelTurn) -> Refusal | None:
     return turn.tables.cases.refusal(turn.state, best.tool, changes=best.changes, today=turn.today)
 
 
+# The first refusal is the one that traces name, so those that no record changes come first. `asked_without` looks each
+# new word up in the past requests, so it comes after the bar of confidence.
 VETOES: Final[tuple[Veto, ...]] = (
     answer_in_words,
     guarded,

@@ -104,10 +104,12 @@ class Changes(Table):
         if learned.turn.chosen_by != "shortcut":
             return record
         for step in learned.turn.steps:
+            # A tool that nobody describes any more is listed too: a person should see it rather than miss it.
             only_reads = step.tool in learned.specs and not may_write(step.tool, learned.specs)
             if only_reads:
                 continue
             change = self._change(learned, step)
+            # A turn is reported again with its results, and again after a fork: one row per call.
             known = self.made.get(step.key)
             if known is None or (change.result and not known.result):
                 record.append(change)
@@ -116,6 +118,7 @@ class Changes(Table):
     def _change(self, learned: LearnedTurn, step: ExecutedCall) -> ChangeMade:
         """Return a change with its result; its owner and time are those of the first report, if there was one."""
         run, user, hour, thread = learned.run, learned.user, learned.hour, learned.thread_id
+        # The fork of a thread has another run, and the change was made once, by the first.
         known = self.made.get(step.key)
         if known is not None:
             run, user, hour, thread = known.run, known.user, known.hour, known.thread

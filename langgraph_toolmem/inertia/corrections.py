@@ -26,11 +26,6 @@ from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import canon, canon_args
 
-USUAL: Final = 0.1
-"""Share of the model's own calls of a tool that it repeats with other arguments, from which this is usual. Right and
-wrong look-ups of the memory per 100 turns, in 160 requests to a model that repeats its own look-ups (20 %; or 5 %, and
-wants another value than the memory's in 5 %): .03: 28.0, 0; 17.2, .3. .1: 19.5, 0; 17.2, .3. .3: 4.8, 0; 4.5, 0. The
-demo saved 261 of 793 model calls with each."""
 CONTINUED: Final = "continued"
 """Counter of a tool: a turn of the model came right after a call that the model had made itself."""
 AGAIN: Final = "again"
@@ -156,6 +151,7 @@ class Corrections(Table):
         self.made.pop(request, None)
 
     def _judge(self, source: str, right: int, turn: int) -> None:
+        # The latest turn of each kind, not a count: the judgements commute, in whatever order workers read them.
         record = self.sources.setdefault(source, SourceRecord())
         if right:
             record.right = max(record.right, turn)
@@ -201,6 +197,7 @@ def source_key(tool: str, parameter: str, source: str) -> str:
 
 def values_of(option: Option) -> dict[str, list[str]]:
     """Return the values of a single call by parameter: key of the source, and digest. {} for several calls at once."""
+    # Of several calls, the one that was wrong would have to be found first.
     if len(option.calls) != 1:
         return {}
     values = {}
@@ -214,6 +211,7 @@ def call_made(decision: Decision, request: str, run: str, user: str | None) -> R
     """Return the event of a call that is made now for a request."""
     if not decision.options:
         return []
+    # Digests alone: the event stays in the log until the model's next turn, and the arguments are a user's.
     option = decision.options[0]
     return [
         CallMade(
@@ -242,6 +240,7 @@ def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple
     if not made:
         return record, []
     record.append(CallsSettled(state.user_key))
+    # A call that failed or was stopped gave the model no result: calling the tool again is no correction of it.
     executed: dict[str, set[str]] = {}
     for step in state.since_user:
         if step.status == "ok":
@@ -282,6 +281,7 @@ def judge_sources(
         right = False
         for step in steps:
             right = right or _digest(step.args.get(parameter)) == value
+        # Only sources that were wrong once are kept: a right value says something where one is withdrawn.
         if right and source in corrections.sources:
             record.append(SourceJudged(source, 1, number))
         elif not right and wrong and steps:
@@ -303,6 +303,7 @@ def _continued(before: Iterable[ExecutedCall], turn: Turn) -> dict[str, bool]:
 
 def _instead(tool: str, calls: Sequence[str], steps: Sequence[ExecutedCall]) -> list[ExecutedCall]:
     """Return the calls of a tool among some steps, if they all differ from known calls of it."""
+    # If one of them is equal, the model repeats the call beside others. It does not replace it.
     again = [step for step in steps if step.tool == tool]
     for step in again:
         if _call(step.args) in calls:
@@ -311,9 +312,14 @@ def _instead(tool: str, calls: Sequence[str], steps: Sequence[ExecutedCall]) -> 
 
 
 def _is_usual(graph: ToolGraph, tool: str) -> bool:
+    """Return True if the model often repeats its own calls of a tool with other arguments."""
+    # Right and wrong look-ups of the memory per 100 turns, in 160 requests to a model that repeats its own look-ups
+    # (20 %; or 5 %, and wants another value than the memory's in 5 %): .03: 28.0, 0; 17.2, .3. .1: 19.5, 0; 17.2, .3.
+    # .3: 4.8, 0; 4.5, 0. The demo saved 261 of 793 model calls with each.
+    usual = 0.1
     counts = graph.by_tool.get(tool, {})
     continued = counts.get(CONTINUED, 0)
-    return bool(continued) and counts.get(AGAIN, 0) >= USUAL * continued
+    return bool(continued) and counts.get(AGAIN, 0) >= usual * continued
 
 
 def _call(args: Mapping[str, Any]) -> str:

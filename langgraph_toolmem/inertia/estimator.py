@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-MAX_EXAMPLES: Final = 4_000
-EVERY: Final = 20
-"""Model turns between two fits; a quarter of it before the first EVERY turns are over."""
-RIDGE: Final = 0.5
-"""Weight that pulls a fit towards `PRIOR`."""
-
 COLUMNS: Final = (
     "share of the tool, log-odds",
     "record of the arguments' sources, log-odds",
@@ -41,8 +35,9 @@ COLUMNS: Final = (
     "share of the tool's requests with as many new words",
 )
 """The columns; an intercept comes after them."""
+# Fitted once, to six sets of recorded runs that were read cold. Fits without one of the sets hardly differ.
 PRIOR: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
-"""Fitted once, to six sets of recorded runs that were read cold. Fits without one of the sets hardly differ."""
+"""The coefficients of a memory without evidence."""
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
 
@@ -97,15 +92,35 @@ class Example(NamedTuple):
         return cls(*fields)
 
 
+class _Settled(NamedTuple):
+    """The turn before which examples are fitted to, and their number."""
+
+    turn: int
+    examples: int
+
+
+class _Fit(NamedTuple):
+    """The coefficients, and the examples that they were fitted to."""
+
+    settled: _Settled
+    weights: Floats
+
+
 class Estimator(Table):
     """The latest candidates whose outcome is known, and the coefficients fitted to them.
 
-    A fit takes the examples before the latest turn number that is a multiple of EVERY: so memories with the same
+    A fit takes the examples before the latest turn number that is a multiple of `every`: so memories with the same
     examples decide alike, whatever the order in which they came, and after opening too.
 
     Attributes:
-        examples: the oldest first; MAX_EXAMPLES at most that are fitted to.
+        examples: the oldest first.
+        most_examples: the latest ones that are fitted to.
+        every: model turns between two fits; a quarter of it before the first `every` turns are over.
     """
+
+    # A fit takes 1 to 2 ms, on the path of a model call.
+    most_examples: ClassVar[int] = 4_000
+    every: ClassVar[int] = 20
 
     name = "estimator"
     parts: ClassVar = {
@@ -115,7 +130,7 @@ class Estimator(Table):
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.examples: list[Example] = []
-        self._fitted: tuple[tuple[int, int], Floats] | None = None
+        self._fitted: _Fit | None = None
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -133,23 +148,26 @@ class Estimator(Table):
     def _add(self, turn: int, examples: list[list[Any]], stands_for: int) -> None:
         for columns, hit in examples:
             insort(self.examples, Example(turn, columns, hit, max(1, stands_for)))
-        del self.examples[: max(0, self._settled()[1] - MAX_EXAMPLES)]
+        del self.examples[: max(0, self._settled().examples - self.most_examples)]
 
-    def _settled(self) -> tuple[int, int]:
+    def _settled(self) -> _Settled:
         """Return the turn before which examples are fitted to, and how many there are."""
         latest = self.examples[-1].turn if self.examples else 0
-        every = EVERY if latest >= EVERY else EVERY // 4
+        every = self.every
+        # A new memory is a few turns old: with the first fit after 20 turns, its first runs would teach nothing yet.
+        if latest < every:
+            every //= 4
         until = latest - latest % every
-        return until, bisect_left(self.examples, (until,))
+        return _Settled(until, bisect_left(self.examples, (until,)))
 
     def weights(self) -> Floats:
         """Return the (columns + 1,) coefficients, the intercept last."""
         import numpy as np
 
         settled = self._settled()
-        if self._fitted is not None and self._fitted[0] == settled:
-            return self._fitted[1]
-        known = self.examples[: settled[1]]
+        if self._fitted is not None and self._fitted.settled == settled:
+            return self._fitted.weights
+        known = self.examples[: settled.examples]
         if known:
             columns = np.array([example.columns for example in known], dtype=np.float64)
             hits = np.array([example.hit for example in known], dtype=np.float64)
@@ -157,7 +175,7 @@ class Estimator(Table):
             weights = fit(columns, hits, amounts)
         else:
             weights = np.array(PRIOR)
-        self._fitted = settled, weights
+        self._fitted = _Fit(settled, weights)
         return weights
 
     def probabilities(self, columns: Floats) -> Floats:
@@ -170,26 +188,28 @@ class Estimator(Table):
 
 
 def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
-    """Return the (columns + 1,) coefficients that maximise likelihood - RIDGE/2 |w - PRIOR|², the intercept last.
+    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - PRIOR|², the intercept last.
 
     Each example counts as often as its `amounts` says.
     """
     import numpy as np
 
+    ridge = 0.5
     x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(PRIOR)
 
     def loss(w: Floats) -> float:
         odds = x @ w
         misfit = (amounts * np.logaddexp(0, odds)).sum() - (amounts * hits) @ odds
-        return float(misfit + RIDGE / 2 * ((w - prior) ** 2).sum())
+        return float(misfit + ridge / 2 * ((w - prior) ** 2).sum())
 
     weights, least = prior, loss(prior)
-    newton_steps = 12
+    newton_steps = 12  # a bound: columns that tell hits and misses apart draw the fit on and on
     for _ in range(newton_steps):
         p = _sigmoid(x @ weights)
-        gradient = x.T @ (amounts * (hits - p)) - RIDGE * (weights - prior)
-        curvature = (x * (amounts * p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(x.shape[1])
+        gradient = x.T @ (amounts * (hits - p)) - ridge * (weights - prior)
+        curvature = (x * (amounts * p * (1 - p))[:, None]).T @ x + ridge * np.eye(x.shape[1])
         step = np.linalg.solve(curvature, gradient)
+        # A whole Newton step may overshoot where probabilities are near 0 or 1.
         while (now := loss(weights + step)) > least and np.abs(step).max() > 1e-6:
             step = step / 2
         if least - now < 1e-3:
@@ -201,11 +221,13 @@ def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
 def _sigmoid(odds: Floats) -> Floats:
     import numpy as np
 
+    # Beyond 30 the exponential says nothing more, and far beyond it overflows.
     return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))), dtype=np.float64)
 
 
 def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
     """Return the keys of a candidate's two records: of its tool, and of its tool after the event before it."""
+    # The record is kept by levels: how often a backing of this strength was right, for this tool.
     product = candidate.p_tool * candidate.p_args
     kind = "=" * candidate.whole + ">" * bool(candidate.each)
     level = bisect_right((0.1, 0.3, 0.5, 0.7, 0.9), product)
@@ -218,7 +240,7 @@ def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
 
 
 def columns_of(
-    found: Sequence[Candidate],
+    weighed: Sequence[Candidate],
     keys: Sequence[tuple[str, str]],
     shares: Sequence[float],
     neighbours: Sequence[Neighbour],
@@ -230,9 +252,9 @@ def columns_of(
     """
     import numpy as np
 
-    votes = _votes(found, neighbours)
+    votes = _votes(weighed, neighbours)
     rows = []
-    for position, candidate in enumerate(found):
+    for position, candidate in enumerate(weighed):
         other_votes = votes[:position] + votes[position + 1 :]
         of_tool, of_tool_here = keys[position]
         rows.append(
@@ -257,18 +279,19 @@ def _record(records: CountTable, key: str) -> float:
 
 
 def _log_odds(p: float) -> float:
+    # A share of 0 or 1 from few counts is no certainty, and its log-odds would be infinite.
     p = min(max(p, 0.005), 0.995)
     return math.log(p / (1 - p))
 
 
-def _votes(found: Sequence[Candidate], neighbours: Sequence[Neighbour]) -> list[float]:
+def _votes(weighed: Sequence[Candidate], neighbours: Sequence[Neighbour]) -> list[float]:
     """Return the share of the nearest requests, by squared similarity, that went on with just this call."""
     alone = 0.05  # weight of the doubt that no past request is like this one
     weights = [neighbour.similarity**2 for neighbour in neighbours]
     total = sum(weights) + alone
     carried = _CarriedValues(neighbours)
     votes = []
-    for candidate in found:
+    for candidate in weighed:
         agreeing = []
         for position, neighbour in enumerate(neighbours):
             if neighbour.tool == candidate.following and carried.agree(position, candidate):
@@ -286,6 +309,7 @@ class _CarriedValues:
 
     def agree(self, position: int, candidate: Candidate) -> bool:
         """Return True if a neighbour's call has the values of a candidate, or takes them from the same sources."""
+        # An answer in words has no values, and those of several calls are the elements of one list.
         if candidate.following is None or candidate.each:
             return True
         texts = self._texts.get(position)
@@ -295,6 +319,7 @@ class _CarriedValues:
         if candidate.given.keys() != texts.keys():
             return False
         sources = self._neighbours[position].sources
+        # The same place with another value is the same call in this run's terms: another customer, the same look-up.
         for name, filled in candidate.given.items():
             if filled.source not in sources.get(name, ()) and texts[name] != canon(filled.value):
                 return False

@@ -16,8 +16,6 @@ from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
-NORMAL_REPEATS = 1 / 3
-"""Share of a tool's calls that repeat an earlier one of their run, from which a repeat is normal."""
 VARIED: Final = "varied"
 """Counter of a tool: an equal call gave another result, with nothing changed in between."""
 _WHY: Final[dict[SideEffects, str]] = {
@@ -38,14 +36,17 @@ def refusal(
     state: RunState,
 ) -> Refusal | None:
     """Return why calls of a tool must not be made by a shortcut in one turn; None if they may."""
+    # A person refused the last call, or a limit did: another call in its place would get round the refusal.
     if state.stopped:
         return Refusal("stopped", "the last call was not let through: the model is to read why")
+    # The record knows tools of other agents too, and tools that an earlier step took out of this request.
     spec = specs.get(tool)
     if spec is None:
         return Refusal("unknown_tool", f"{tool} is not among the tools")
     never = why_never(spec, policy)
     if never is not None:
         return never
+    # If one of several calls breaks the schema none is made: the model would have made all of them or others.
     for args in calls:
         problem = spec.problem(args)
         if problem:
@@ -60,6 +61,7 @@ def _repeat_of_any(
 ) -> Refusal | None:
     """Return why one of the calls must not repeat an equal one; None if they may."""
     changes = side_effects(spec) != "reads"
+    # Two equal look-ups in one turn cost a call. Two equal changes refund twice.
     texts = [canon_args(args) for args in calls]
     if changes and len(set(texts)) < len(texts):
         return Refusal("repeat", f"{spec.name} would be called twice with the same arguments")
@@ -75,12 +77,14 @@ def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: 
     tool = spec.name
     if (tool, args) not in state.called:
         return None
+    # An idempotent change may be made again once the user spoke ("set it back to 5"), another one never.
     if changes and (_equal_calls(state.since_user, tool, args) or not spec.idempotent):
         text = f"{tool} may change something and was already called with the same arguments in this run"
         return Refusal("repeat", text)
+    normal = 1 / 3  # share of a tool's calls that repeat an earlier one of their run: such a tool is polled
     known = graph.tools.get(tool, {})
     calls = known.get("ok", 0) + known.get("failed", 0)
-    if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
+    if known.get("repeats", 0) < normal * max(calls, 1):
         return Refusal("repeat", f"{tool} was already called with the same arguments in this run")
     # With a long history of polls, nothing else ended the loop when a job was done early: the run died at the recursion
     # limit.
@@ -101,6 +105,7 @@ def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[s
     So it is after a call that changes something, and with a call that was made since the user spoke: who makes it again
     waits for something.
     """
+    # A tool that nobody describes any more may have changed something, as every undeclared one.
     for step in state.latest:
         if step.tool not in specs or may_write(step.tool, specs):
             return True
@@ -112,7 +117,7 @@ def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[s
 
 def may_write(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
     """Return True if a tool may change something: every tool may that is not declared to only read."""
-    # No name says so: `get_refund` refunds.
+    # No name says so: `get_refund` refunds, and `get_or_create_cart` creates.
     return side_effects(specs[tool]) != "reads"
 
 
@@ -133,6 +138,7 @@ def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str
         specs = {name: spec for name, spec in specs.items() if name in policy.only}
     names = []
     for name, spec in sorted(specs.items()):
+        # A mark such as MCP's `readOnlyHint: false` is a declaration too: its tool is held back on purpose.
         nobody_declared = spec.read_only is None and side_effects(spec) == "changes"
         if nobody_declared and name not in named:
             names.append(name)
@@ -148,8 +154,10 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
     if tool in policy.never or (policy.only is not None and tool not in policy.only):
         return Refusal("excluded", f"{tool} is excluded by the policy")
     effects = side_effects(spec)
+    # A handoff or a final answer ends the model's turn. So no policy permits it, even by name.
     if spec.controls:
         return Refusal("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
+    # Two names are asked for: a list that is pasted into `may_write` alone deletes nothing.
     if effects == "destroys":
         missing = []
         if tool not in policy.may_write:
@@ -171,6 +179,7 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> I
     Nothing as long as no tool is known. Unless the tools are the `whole` set, another agent may have such a tool: then
     only a name that is close to a known one, which the policy does not name, gets a warning.
     """
+    # Before the first turn no tool may be known, and each name of the policy would get a warning.
     if not tools:
         return
     for field in (*NAMES_OF_TOOLS, "only"):
@@ -190,15 +199,18 @@ def credit_varied(state: RunState, specs: Mapping[str, ToolSpec]) -> Record:
     Only reads stand between the two.
     """
     record: Record = []
+    # Results are often reported after the turn is learned, so the turn before is compared.
     earlier = state.since_user[: len(state.since_user) - len(state.latest)]
     for step in state.latest:
         text = canon_args(step.args)
         for before in reversed(earlier):
             if before.tool == step.tool and canon_args(before.args) == text:
+                # A failed call and its repetition differ by the error alone. That says nothing about the tool.
                 both_ok = before.status == step.status == "ok"
                 if both_ok and comparable(before.output) != comparable(step.output):
                     record.append(ToolCount(step.tool, VARIED))
                 break
+            # A change between the two explains the other result.
             if before.tool not in specs or may_write(before.tool, specs):
                 break
     return record

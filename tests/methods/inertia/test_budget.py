@@ -85,10 +85,10 @@ def test_together_they_stay_within_the_larger():
 
 def test_turns_whose_end_never_comes_count_beyond_those_that_may_be_under_way():
     graph, budget = kept(1_000)
-    graph.counters["would_act_open"] = of.IN_FLIGHT
+    graph.counters["would_act_open"] = budget.in_flight
     assert room(budget) == of.CAPACITY
 
-    graph.counters["would_act_open"] = of.IN_FLIGHT + 2
+    graph.counters["would_act_open"] = budget.in_flight + 2
     assert room(budget) == of.CAPACITY - 2
 
 

@@ -10,7 +10,7 @@ from histories import Learner, call, calls, history, reading, schema, state_of, 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.inertia.candidates import MAX_CALL_CHARS, CallContexts, call_key, candidates, contexts_of
+from langgraph_toolmem.inertia.candidates import CallContexts, call_key, candidates, contexts_of
 from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.runs.tools import read_tools
@@ -109,7 +109,7 @@ def test_contexts_tell_calls_and_requests_apart():
 
 def test_a_long_call_is_counted_but_not_kept():
     learner = Learner(ROOMS, FREE)
-    args = {"room": "x" * MAX_CALL_CHARS, "level": "1"}
+    args = {"room": "x" * CallContexts.most_characters, "level": "1"}
     learner.learn(user("Go"), call("set", args), words())
     contexts = learner.graph.register(CallContexts)
 

@@ -81,7 +81,7 @@ def test_examples_that_stand_for_others_are_read_back():
 
 
 def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(of, "MAX_EXAMPLES", 5)
+    monkeypatch.setattr(Estimator, "most_examples", 5)
     graph = ToolGraph()
     kept = graph.register(Estimator)
     for turn in (8, 3, 1, 6, 9, 2, 4, 11, 0):
