@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
@@ -99,9 +99,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.events import Record
     from langgraph_toolmem.runs.tools import ToolSpec
 
-
-MAX_LOGGED: Final = 256
-"""Sets of tools, and lines about them, that are logged."""
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
@@ -251,6 +248,7 @@ class Inertia(Method):
         """
         core, chosen = self.core, policy or self.policy
         run, user = core.read(messages, owner.thread_id), core.users.of(owner.user_id)
+        # Not under the lock: it may wait for a shared store.
         core.refresh()
         with core.lock:
             if tools is not None:
@@ -269,6 +267,7 @@ class Inertia(Method):
                 decision = decision.held(forbidden)
             elif by_context:
                 decision = decision.held(Refusal("context", "it is looked up before the model is asked"))
+            # A call of this turn that the recorder does not report was held back by somebody: it is no execution.
             if recorded:
                 core.executions.begins(run.next_key)
             asking = agent or AgentPolicy("", chosen)
@@ -279,6 +278,7 @@ class Inertia(Method):
                 checked = _check_of_turn(decision, chosen, asking, forbidden, by_context=by_context)
                 record = self._model_turn_begins(decision, state, run, user.digest, asking, checked)
                 core.apply(None, record, user=user.digest, run=run.digest)
+        # Behind the lock, and never an error of the model call: a job that waits longer does no harm.
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         return of_tools(decision, names)
 
@@ -345,6 +345,7 @@ class Inertia(Method):
         """Return True if a look-up before a model turn is held out, drawn by chance as audits are; note it if so."""
         core, user = self.core, self.core.users.of(owner.user_id).digest
         with core.lock:
+            # By the turns seen and the length of the history, not by ids, so that a replay draws the same.
             share = self.context.held_out_share(settings)
             draw = int(digest("context", self._seed, core.graph.turns, len(messages))[:8], 16) / 0x100000000
             if draw >= share:
@@ -392,6 +393,7 @@ class Inertia(Method):
             names: the names of the records.
             chosen_by: who chose the calls so far. Defaults to what the run says.
         """
+        # Published rules do not look at past requests, so none are searched for.
         graph, policy = self.core.graph, with_records(policy, names)
         if chosen_by is None:
             chosen_by = [step.chosen_by for step in state.steps]
@@ -416,8 +418,9 @@ class Inertia(Method):
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
         """Log once per set of tools what the developer's declarations cover, and what nobody declared."""
         catalogue = self.core.catalogue
+        most_logged = 256  # a host that makes its tools anew for each call would fill log and memory
         key: object = ("all", len(catalogue.specs)) if tools is None else id(tools)
-        if key in self._logged or len(self._logged) >= MAX_LOGGED:
+        if key in self._logged or len(self._logged) >= most_logged:
             return
         self._logged.add(key)
         specs = {**catalogue.known, **(tools or {})}
@@ -471,6 +474,7 @@ class Inertia(Method):
         """Return the prediction before a turn, compared with the turn."""
         turn = learned.turn
         opened = self.evidence.open_turns.get(turn.key)
+        # A log does not have the prompt. What stood in its known places was kept when the turn began.
         if opened is not None and learned.state.seen is NOTHING_SEEN:
             learned.state.seen = SeenDigests.of(opened.seen)
         if turn.chosen_by == "shortcut":
@@ -497,6 +501,7 @@ class Inertia(Method):
             outcome.record += self._credit(learned, judged_calls(decision), would_act=0)
             outcome.record += [Count("wrong"), ToolCount(outcome.stopped, "wrong")]
             outcome.record += self.agents.stopped(learned, outcome.stopped)
+            # No audit: it was not drawn by chance, and would not be a fair sample of the calls made.
             outcome.record.append(Checked(graph.turns, changes, 1, SHADOWED))
         failed = {step.tool for step in turn.steps if step.status == "failed"}
         fails_anyway = max((failing_share(graph, tool) for tool in failed), default=0.0)
@@ -554,6 +559,7 @@ class Inertia(Method):
             record += self.agents.corrected(learned, call)
         if outcome.judged:
             likeliest = outcome.judged[0]
+            # The call that a person edited is not what the model gave.
             steps = [step for step in learned.turn.steps if step.tool == likeliest.tool and not step.review]
             wrong = outcome.would_act and likeliest.confidence >= SURE
             record += judge_sources(self.corrections, likeliest.values, steps, number, wrong=wrong)

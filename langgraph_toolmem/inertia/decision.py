@@ -14,9 +14,6 @@ from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
 
-MAX_SHOWN: Final = 5
-"""Options in a stream event."""
-
 _decisions = logging.getLogger("langgraph_toolmem.decisions")
 _logger = logging.getLogger("langgraph_toolmem.inertia.decision")
 
@@ -174,6 +171,7 @@ def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
 
 def digest_of_turn(turn: Turn) -> str:
     """Return the identity of the calls of a turn; "" unless they are all of one tool."""
+    # No candidate is a turn of several tools, so it agrees with none.
     tools = {step.tool for step in turn.steps}
     if len(tools) != 1:
         return ""
@@ -236,6 +234,7 @@ class Decision:
 
     def held(self, refusal: Refusal) -> Decision:
         """Return the same decision, not acted on but checked against the model."""
+        # It would have been made, so the model's answer checks it as an audit does.
         if self.proposal is None or not self.acts:
             return self
         proposal = replace(self.proposal, act=False, hold=refusal, audit=True)
@@ -243,16 +242,18 @@ class Decision:
 
     def to_event(self) -> dict[str, Any]:
         """Return plain values for a stream event."""
+        most_shown = 5
         return {
             "decision": self.outcome,
             "reason": self.reason,
             "proposal": None if self.proposal is None else self.proposal.to_event(),
-            "candidates": [option.to_event() for option in self.options[:MAX_SHOWN]],
+            "candidates": [option.to_event() for option in self.options[:most_shown]],
         }
 
 
 def of_tools(decision: Decision, names: ToolRecords) -> Decision:
     """Return a decision on the tools of an agent, given one on their records (`graph.records`)."""
+    # Almost all memories have one record for each name: nothing is copied on the path of their model calls.
     if not names.apart:
         return decision
 
@@ -301,6 +302,7 @@ def note_decision(role: str, decision: Decision) -> None:
 
     Never raises.
     """
+    # The reason may quote the user, so it goes to the developer's log alone. Traces get the code.
     try:
         found = attributes(role, decision)
         if _decisions.isEnabledFor(logging.DEBUG):

@@ -174,6 +174,8 @@ class InertiaPolicy:
 
 def with_records(policy: P, names: ToolRecords) -> P:
     """Return a policy that names the records of tools where it names the tools."""
+    # Tools of one name with other parameters have records apart, and the policy names tools: a rule for the name holds
+    # for each of its records.
     if not names.apart:
         return policy
     changes: dict[str, Any] = {}
@@ -195,6 +197,7 @@ def _is_bound(value: Any) -> bool:
 
 def _names(field_name: str, value: Any) -> frozenset[str]:
     expected = f"InertiaPolicy.{field_name} is a set of tool names"
+    # A text is iterable: "send_email" would name eight tools of one letter.
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{expected}, not {value!r}.")
     names = list(value)

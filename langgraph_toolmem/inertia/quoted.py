@@ -39,6 +39,7 @@ def without_made_turns(messages: Sequence[Any], place: Place) -> list[Any]:
         messages: of the request, without the system message.
         place: of a text that joins a request to this provider (`placement_of`).
     """
+    # Turns of the memory that follow each other become one message: Converse glues two of the user's into one.
     kept: list[Any] = []
     calls: list[dict[str, Any]] = []
     index = 0
@@ -77,6 +78,7 @@ def _results_from(messages: Sequence[Any], first: int) -> list[ToolMessage]:
 
 def _quoted(message: AIMessage, results: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Return the calls of a turn as plain values, each with its result."""
+    # By id, not by position: results of several calls arrive in any order.
     texts = {result.tool_call_id: text_of(result.content) for result in results}
     return [
         {"tool": call["name"], "arguments": call["args"], "result": texts.get(call["id"] or "")}
@@ -89,6 +91,7 @@ def _put(kept: list[Any], calls: Sequence[Mapping[str, Any]], place: Place) -> N
     if not calls:
         return
     text = "\n".join([HEAD, *(json.dumps(call, ensure_ascii=False, default=str) for call in calls)])
+    # Mistral's API and Converse refuse a user's message behind a tool's, so the text joins the last result.
     if place == "in_tool" and kept and isinstance(kept[-1], ToolMessage):
         kept[-1] = with_text(kept[-1], text)
         return

@@ -50,6 +50,7 @@ class JudgedCall:
     @classmethod
     def of(cls, option: Option, *, likeliest: bool) -> JudgedCall:
         """Return an option of a decision as it is kept."""
+        # Nothing would have been done after an unfamiliar request: as a case, its miss is explained.
         unfamiliar = option.refused is not None and option.refused.code == "unfamiliar"
         return cls(
             option.tool,
@@ -225,6 +226,7 @@ class InertiaEvidence(Table):
 
         A closed turn stays closed: another worker may report the end before the beginning.
         """
+        # Retries and other workers report a beginning twice. Counted twice, it would be taken back once.
         if self.knows(turn):
             return
         opened = TurnOpened(turn, *begun)
@@ -284,6 +286,7 @@ def open_turn(
     else:
         would_act = AUDITED if audit else SHADOWED
     judged = [call.to_plain() for call in judged_calls(decision)]
+    # The log keeps digests of prompt and context, and of these only the places that are compared later on.
     seen = _known_places(graph, state, decision).plain()
     return [TurnOpened(turn, windows(state), judged, would_act, user, seen)]
 
@@ -305,8 +308,11 @@ def begin_shortcut(decision: Decision, turn: int) -> Record:
     """Return the record of a call that is made now, in model turn number `turn`: the misses to expect from it."""
     record: Record = []
     for option in decision.options[:1]:
+        # The shortcut never learns what the model would have done, so its own doubt is charged at once.
         record.append(Acted(turn, int(option.changes), 1 - decision.confidence))
-        if option.new_words == 0:  # usual wording stays the measure, though the model is asked ever less
+        # Usual wording stays the measure, though the model is asked ever less. A call of the memory makes no new word
+        # familiar: that would be a circle.
+        if option.new_words == 0:
             record.append(RequestCompared(turn, option.tool, 0.0))
     return record
 
@@ -341,6 +347,7 @@ def credit_judged(
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
         stands_for = max(stands_for, min(MOST_STANDS_FOR, round(1 / audit_rate)))
     for position, call in enumerate(judged):
+        # Only the likeliest call would have been made, so only it stands for others.
         hit = int(call.digest == truth)
         record.append(RulesJudged(list(call.rules), hit, 1 if position else stands_for))
         if position == 0 and call.tool != WORDS:
@@ -383,6 +390,7 @@ def _truth(turn: Turn) -> str:
     """Return the digest of the turn as a candidate may predict it; "" for a turn that none can."""
     if not turn.steps:
         return calls_digest(WORDS, ())
+    # A person did not let the call pass: the model's own choice is no truth to learn.
     if any(step.review == "rejected" for step in turn.steps):
         return ""
     return digest_of_turn(turn)
@@ -403,6 +411,7 @@ def credit_shortcut(
         outcome = "acted_stopped"
     else:
         outcome = "acted_failed"
+    # A look-up that fails for the model too is no fault of the shortcut. A change that failed may be half done.
     record: Record = [Count(outcome)]
     miss = 1.0 if changes else 1.0 - fails_anyway
     if outcome == "acted_failed" and miss:
@@ -416,7 +425,9 @@ def failing_share(graph: ToolGraph, tool: str) -> float:
     """Return the share of the model's own calls of a tool that failed; 0 if the model never called the tool."""
     ok = failed = 0.0
     for key, successors in graph.successors.rows.items():
-        kind, _, source = key.partition(SEPARATOR)
+        # A call is counted in windows of several lengths: the shortest has each call once, and a run's first call is in
+        # that of its start.
+        kind, _separator, source = key.partition(SEPARATOR)
         counts_each_call_once = kind == "p1" or (kind == "w1" and source == START)
         if counts_each_call_once and tool in successors:
             model_ok, model_failed, *_ = successors[tool]
@@ -431,6 +442,7 @@ def credit_repeated_failure(state: RunState, turn: Turn, *, graph: ToolGraph, nu
     """Take a miss back: the model repeated the shortcut's failed look-up, and the look-up failed again."""
     if not state.steps or len(turn.steps) != 1:
         return []
+    # The model wanted the same call: it was no miss, and it was charged as one when it failed.
     last, step = state.steps[-1], turn.steps[0]
     shortcut_failed = last.chosen_by == "shortcut" and last.status == "failed"
     same_call = (step.tool, canonical(step.args)) == (last.tool, canonical(last.args))

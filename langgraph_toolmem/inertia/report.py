@@ -188,7 +188,7 @@ def _unskipped(
 
     Each has its name, calls, those `skipped` of them, and `why` and `todo`: what holds it back and what would help.
     """
-    called_often = 5
+    called_often = 5  # a tool that is called seldom saves little, whatever holds it back
     unskipped: list[dict[str, Any]] = []
     for tool, entry in graph.tools.items():
         calls = int(entry.get("ok", 0) + entry.get("failed", 0))
@@ -220,6 +220,7 @@ def _why(
     bar: float,
 ) -> tuple[str, str]:
     """Return the first thing that stands in the way, and what would change it ("" if nothing need be done)."""
+    # The first obstacle alone is named: what helps against a later one does nothing while the first is there.
     few = 10  # predictions from which a record says something
     hits, misses = int(record.get("hits", 0)), int(record.get("misses", 0))
     predictions = hits + misses

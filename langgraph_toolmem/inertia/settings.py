@@ -105,6 +105,7 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
     Returns:
         The policy; None if the shortcut is switched off.
     """
+    # The operator's switch in the environment outranks what a run asks for.
     mode = env_mode()
     if mode == "off":
         return None
@@ -125,6 +126,7 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
             warn_once("%s in the context is no use and is ignored (logged once).", key)
             logger.debug("%s: %s", type(error).__name__, error)
             continue
+        # Whoever starts a run chooses its context: it may be an end user. So a setting only tightens.
         tightened = _tightened(policy, wanted)
         if tightened == policy != wanted:
             warn_once("%s in the context would loosen the policy and is ignored.", key)
@@ -142,6 +144,7 @@ def _warn_of_misspelt_keys(context: Any) -> None:
 def _value_of(context: Any, key: str) -> Any:
     """Return the value of a key in a context of any kind; None if it is not given, or an empty text."""
     value = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
+    # A form sends "" for a field that was left empty.
     if isinstance(value, str) and not value:
         return None
     return value
@@ -161,6 +164,7 @@ def _meant(key: str) -> str:
     if key in _MODES:
         return f"inertia_mode={key!r}"
     plain = key.lower()
+    # The context belongs to the host: only a key that resembles one of these is a mistake worth a line in the log.
     is_near = plain.startswith(_PREFIX.rstrip("_")) or get_close_matches(plain.split("_")[0], ["inertia"], cutoff=0.8)
     if not is_near:
         return ""
@@ -173,6 +177,7 @@ def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
         if value not in ("act", "shadow"):
             raise ConfigurationError(f"inertia_mode is 'act', 'shadow' or 'off', not {value!r}.")
         return policy.with_(shadow=value == "shadow")
+    # Added to the names in the code, which stay.
     if name == "never":
         value = policy.never | policy.with_(never=value).never
     return policy.with_(**{name: value})

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import BaseTool
@@ -30,9 +30,6 @@ from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.host import config_of
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Step
-
-MAX_DECIDED: Final = 256
-"""Decisions that are kept for a retry."""
 
 
 class Decided(NamedTuple):
@@ -105,13 +102,16 @@ class Shortcut(Step[Inertia]):
 
         A retry of the host's is the same turn, and gets the same decision as long as nothing is known of its end.
         """
+        # Decided anew, a retry would draw another audit and open the turn twice. With other tools offered it is another
+        # question.
         turn = self.core.read(call.messages, call.thread_id).next_key or ""
         decided = self._decided.get(turn)
         if decided is not None and decided.offered == frozenset(call.tools or ()) and self.method.is_open(turn):
             return decided
         decided = self._decide(call)
+        most = 256  # decisions that are kept for a retry
         self._decided[turn] = decided
-        if len(self._decided) > MAX_DECIDED:
+        if len(self._decided) > most:
             self._decided.popitem(last=False)
         return decided
 
@@ -122,6 +122,7 @@ class Shortcut(Step[Inertia]):
         if policy is None:
             return Decided(InertiaForecast(Decision(None, SWITCHED_OFF), self.method.policy), offered)
         lookups: Mapping[str, BaseTool] = {}
+        # A host that puts one run into shadow mode wants the plain run: no look-up before the model either.
         shadow_for_this_run = policy.shadow and not given.shadow
         if self.context is not None and not shadow_for_this_run:
             lookups = self.context.tools_of(call)
@@ -144,6 +145,7 @@ class Shortcut(Step[Inertia]):
 
     def _left_out(self, call: Call) -> set[str]:
         """Return the tools that an earlier step took out of the request."""
+        # A tool that tool search or another step did not offer is not called behind the model's back.
         left_out = set(call.left_out)
         for name in self.core.catalogue.specs:
             if not call.allows(name):
@@ -171,6 +173,7 @@ class Shortcut(Step[Inertia]):
             return Refusal("held_out", HELD_OUT)
         if call.tool_choice not in FREE_CHOICE:
             return Refusal("tool_choice", "the request settles which tools may be called: the model is asked")
+        # Also the models that the host may fall back to: they get the same history.
         for model in (call.model, *self.models):
             if model is not None and (rule := refusal_of(model, call.settings)):
                 text = f"{rule}: its API refuses turns that the model did not make"
@@ -185,6 +188,7 @@ def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
         proposal: the call.
         announce: say in the text, for the model to read, that the shortcut chose the call (as the paper does).
     """
+    # Through JSON, as a model's own arguments are: no part of the record is shared with the host's state.
     calls = json.loads(json.dumps([dict(args) for args in proposal.calls], default=str))
     text = ""
     if announce:

@@ -39,6 +39,7 @@ class Branch(NamedTuple):
 def position_of(owner: Owner, before: Any) -> Position | None:
     """Return where an answer will stand; None if that is not known for sure."""
     message = getattr(before, "id", None)
+    # Ids of messages repeat between threads, and threads between users: two of the three give a result to another.
     if not message or not all(owner):
         return None
     return owner, message
@@ -84,6 +85,7 @@ class PrefetchBatch:
 
     def match(self, answer: AIMessage) -> list[PrefetchTask]:
         """Keep the calls that the model asks for, none if it also asks for a change; return the others."""
+        # Tools of one answer run side by side: a look-up made before the change may have another result than one after.
         asked: set[tuple[str, str]] = set()
         for call in answer.tool_calls:
             if self.changes(call["name"]):
@@ -112,6 +114,7 @@ class AnswerListener(BaseCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
         """Read the pieces of tool calls in a chunk."""
+        # A callback that raises would end the host's stream.
         with self._errors:
             message = getattr(chunk, "message", None)
             for piece in getattr(message, "tool_call_chunks", None) or ():
@@ -120,6 +123,7 @@ class AnswerListener(BaseCallbackHandler):
 
     def _read(self, call: _StreamedCall, piece: Mapping[str, Any]) -> None:
         index, text = piece.get("index"), piece.get("args") or ""
+        # Providers mark the calls of an answer by index, by id, or by neither.
         mark = (index, piece.get("id"))
         next_begins = piece.get("name") and (mark != call.mark or index is None)
         if next_begins:
@@ -127,6 +131,7 @@ class AnswerListener(BaseCallbackHandler):
             call.name, call.mark, call.text = piece["name"], mark, ""
             call.stopped = call.stopped or self._changes(call.name)
         call.text += text
+        # Parsing is tried at a closing brace alone: at each token it would cost the square of the arguments' length.
         if text.rstrip().endswith("}"):
             self._close(call, call.text)
 

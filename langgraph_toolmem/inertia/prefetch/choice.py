@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.runs.values import canon_args
-
-CREDIT: Final = 16.0
-"""Look-ups that a new record may waste before any was served; the account of `least_probability` begins with them."""
-LASTS: Final = 20.0
-"""An account that is full lasts for so many look-ups, each of which wastes as much as it may."""
-HIGHEST: Final = 0.9
-"""The least probability grows no further, so that a record can improve."""
 
 
 class Lookup(NamedTuple):
@@ -42,16 +35,19 @@ def least_probability(settings: Prefetch, served: float, wasted: float) -> float
     """Return the probability from which a predicted call is prefetched.
 
     A served look-up adds m = `Prefetch.max_wasted` to an account, a wasted one takes 1 from it. A call with
-    probability p takes (1 - p) - m · p on average; it is made if that is at most 1/`LASTS` of the account. So
-    what is wasted beyond the limit stays about `CREDIT`, also where predictions are right less often than they say.
+    probability p takes (1 - p) - m · p on average; it is made if that is at most 1/20 of the account. So
+    what is wasted beyond the limit stays about the credit, also where predictions are right less often than they say.
     """
     if settings.max_wasted is None:
         return settings.min_probability
+    credit = 16.0  # look-ups that a new record may waste before any was served
+    lasts = 20.0  # look-ups, each of which wastes as much as it may, for which a full account lasts
+    highest = 0.9  # at 1 nothing would be prefetched any more, and no record could improve
     # An account, not a power of the share of wasted look-ups, which settled above the limit: wasted for each one served
     # fell from 1.53 to 1.47 (telecom) and from 1.64 to 1.50 (office), with 63.6 and 64.7, 39.0 and 38.8 % ready.
-    account = CREDIT + settings.max_wasted * served - wasted
-    least = (1 - account / LASTS) / (1 + settings.max_wasted)
-    return float(max(settings.min_probability, min(HIGHEST, least)))
+    account = credit + settings.max_wasted * served - wasted
+    least = (1 - account / lasts) / (1 + settings.max_wasted)
+    return float(max(settings.min_probability, min(highest, least)))
 
 
 def choose(predicted: Sequence[Option], least: float, may: Callable[[str, Mapping[str, Any]], bool]) -> list[Lookup]:

@@ -37,6 +37,7 @@ logger = logging.getLogger("langgraph_toolmem.prefetch")
 
 FREE_CHOICE: Final = (None, "auto", "any", "required")
 """Values of ``tool_choice`` under which any tool may be called."""
+# Graphs that run many requests at once begin several model calls before the first tool call comes by.
 PATIENCE: Final = 32
 """Model calls of plain graphs with prefetching before a watched tool call has been seen."""
 NO_CONFIG: Final = "Nothing is prefetched in async runs: before Python 3.11 the config of an async run cannot be read."
@@ -79,12 +80,14 @@ class Prefetcher:
             return None
         host = Host(config, call.runtime, loop, contextvars.copy_context())
         batch = PrefetchBatch(branch, allowed.changes)
+        # Under a forced tool only the streamed answer says what comes.
         if call.tool_choice in FREE_CHOICE:
             likely = choose(forecast.decision.predicted, self._least_probability(), allowed.may_call)
             self._start(batch, allowed.tools, host, likely)
 
         def streamed(tool: str, args: dict[str, Any]) -> None:
             lookup = Lookup(tool, args, canon_args(args))
+            # A call that was made since the user spoke is made again because its answer may have changed.
             if lookup.key not in batch.tasks and allowed.may_call(tool, args) and not _was_made(call.messages, lookup):
                 self._start(batch, allowed.tools, host, [lookup])
 
@@ -126,7 +129,8 @@ class Prefetcher:
             wanted = AIMessage("") if position is None else messages[position]
             self.registry.waste(batch.match(wanted))
             if batch.tasks and position is not None:
-                messages[position] = wanted.model_copy()  # a cache gives the same object to everybody
+                # LangChain's model cache gives the same object to everybody, and a batch belongs to one object.
+                messages[position] = wanted.model_copy()
                 self.registry.keep(batch, messages[position])
         return messages
 

@@ -53,12 +53,14 @@ class Registry(SharedByCopies):
 
     def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
         """Begin a call if fewer than so many run."""
+        # Where no worker is free none is begun: a look-up that waits in a queue is late, and the model makes it itself.
         with self._lock:
             if len(self._live) >= most:
                 return False
             task.begin(host)
             self._live.add(task)
 
+        # Runs in the thread that ends the call, maybe within `begin`: it takes no lock. `discard` is atomic.
         def ended(_: Future[Ran]) -> None:
             self._live.discard(task)
 
@@ -67,6 +69,7 @@ class Registry(SharedByCopies):
 
     def keep(self, batch: PrefetchBatch, at: AIMessage | Position) -> None:
         """Keep a batch for the calls of an answer."""
+        # The listener holds the model call, and the answer is held weakly: a batch whose run is gone leaves with it.
         batch.listener = None
         if isinstance(at, AIMessage):
             batch.answer = weakref.ref(at)
@@ -79,6 +82,7 @@ class Registry(SharedByCopies):
         with self._lock:
             over = [key for key, batch in self._batches.items() if _is_over(batch, branch)]
             batches = [self._batches.pop(key) for key in over]
+        # Counting takes the memory's lock: it stays outside this one, so that neither waits within the other.
         for batch in batches:
             self.waste(batch.tasks.values(), unclaimed=batch.matched)
 
@@ -95,12 +99,14 @@ class Registry(SharedByCopies):
         asked_at = monotonic()
         if task is None:
             return request
+        # A look-up that is under way is waited for: made again, it would take its whole time from now on.
         if not task.future.done():
             yield Wait(task.future, task.deadline - asked_at)
         ran = task.ready
         if ran is None:
             self.waste([task])
             return request
+        # At most what the call took, and at most what it was ahead of this request.
         saved = max(min(ran.seconds, asked_at - task.started), 0.0)
         self._count(task.lookup, {SERVED: 1, SECONDS: saved})
         event = {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)}
@@ -113,6 +119,7 @@ class Registry(SharedByCopies):
         if not self._batches or answered_at is None:
             return None
         answer = messages[answered_at]
+        # A tool node may be given a call of its own by the host: it is in no answer.
         if all(asked["id"] != call["id"] for asked in answer.tool_calls):
             return None
         before = messages[answered_at - 1] if answered_at else None
@@ -131,6 +138,7 @@ class Registry(SharedByCopies):
     def _batch_of(self, answer: AIMessage, before: Any, owner: Owner) -> PrefetchBatch | None:
         """Return the batch of an answer: in an agent by the very object, in a plain graph by the message before it."""
         batch = self._batches.get(id(answer))
+        # The id of an object is given again once the object is gone, so the object itself is compared.
         if batch is not None and batch.answer is not None and batch.answer() is answer:
             return batch
         position = None if before is None else position_of(owner, before)
@@ -162,6 +170,8 @@ def count_pause(core: Core, tool: str) -> None:
 
 def _is_over(batch: PrefetchBatch, branch: Branch) -> bool:
     """Return True if a batch is too old, its answer is gone, or its branch has gone on."""
+    # A plain graph has no answer to watch: the next step of its branch ends the batch. A thread may have other branches
+    # at the same time, whose look-ups stay.
     now = monotonic()
     if all(task.deadline < now for task in batch.tasks.values()):
         return True

@@ -70,6 +70,7 @@ class PrefetchTask:
         written: list[Any] = []
         config = config_apart(host, written)
         context = _context_apart(host.context, config)
+        # Sessions and connections of async tools belong to the loop in which they were made.
         if host.loop is not None and is_async(self.tool):
             self.future = context.run(asyncio.run_coroutine_threadsafe, self._arun(config, written), host.loop)
         else:
@@ -82,6 +83,7 @@ class PrefetchTask:
     def _run(self, config: RunnableConfig, written: list[Any]) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
+        # No trace: a look-up that is thrown away would show up as a call that nobody asked for.
         inside = _Inside()
         try:
             with tracing_context(enabled=False, parent=False):
@@ -160,6 +162,7 @@ def _bare_copy(tool: BaseTool, inside: _Inside) -> BaseTool:
 
 
 def _copy(tool: BaseTool, inside: _Inside, **changed: Any) -> BaseTool:
+    # Every kind of tool runs through `_run` or `_arun` of its class, so the class of the copy is another one.
     copied: BaseTool = tool.model_copy(update=changed)
     copied.__dict__["toolmem_inside"] = inside
     object.__setattr__(copied, "__class__", _kind(type(tool)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, Tool
@@ -24,11 +24,6 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.ask import loop_of_run
 from langgraph_toolmem.turn.host import told_once, warn_once
 from langgraph_toolmem.turn.step import Call
-
-RARE: Final = 20
-"""A tool is prefetched while so many of its calls were served for each unclaimed one."""
-MAX_TOOL_SETS: Final = 64
-"""Sets of offered tools that are remembered."""
 
 
 class Interceptors(NamedTuple):
@@ -92,7 +87,9 @@ class AgentTools:
         offered = [tool for tool in call.offered if isinstance(tool, BaseTool)]
         key = (tuple(id(tool) for tool in offered), policy)
         if key not in self._known:
-            if len(self._known) >= MAX_TOOL_SETS:
+            # A host that makes its tools anew for each call offers ever new sets.
+            most_sets = 64
+            if len(self._known) >= most_sets:
                 self._known.clear()
             self._known[key] = offered, self._qualify(offered, specs, policy)
         return self._known[key][1]
@@ -103,6 +100,7 @@ class AgentTools:
         """Return the tools that qualify, and log them, and why others do not."""
         before_model = isinstance(self._settings, PrefetchedContext)
         tools = {}
+        # The results of such a tool end the run: before the model is asked, no look-up may.
         for tool in offered:
             if not (before_model and tool.return_direct):
                 tools[tool.name] = tool
@@ -156,6 +154,7 @@ def _why_not(
         return f"is not named in {type(settings).__name__}(tools=...)"
     if may_write(name, {name: spec}):
         return "is not declared to only read"
+    # `only` limits what is called in the model's place. A prefetched call is served to the model's own call.
     never = why_never(spec, policy.with_(only=None))
     if never is not None:
         return never.text
@@ -203,13 +202,17 @@ def held_back(graph: ToolGraph, tool: str, records: Collection[str] = (), *, nam
 
     `named`: the developer says that it may be prefetched.
     """
+    # A person stands before this tool, whatever its parameters: the mark of one record holds for all of its name.
     for record in (tool, *records):
         if graph.by_tool.get(record, {}).get(REVIEWED, 0.0):
             return True
     if named:
         return False
+    # Something that the memory cannot see held these calls back after the model had asked: a gate or a limit. One in
+    # twenty may be a run that was stopped.
+    rare = 20
     counts = graph.by_tool.get(tool, {})
-    return counts.get(UNCLAIMED, 0.0) * RARE > counts.get(SERVED, 0.0)
+    return counts.get(UNCLAIMED, 0.0) * rare > counts.get(SERVED, 0.0)
 
 
 # --- the code of a tool ---
@@ -229,6 +232,7 @@ def is_sync(tool: BaseTool) -> bool:
 
 def is_same(one: BaseTool, other: BaseTool | None) -> bool:
     """Return True unless another tool was put in its place; each ``ToolNode`` makes its own tool of a function."""
+    # Compared by the functions, since a node made from the same function has a tool object of its own.
     if one is other:
         return True
     body = (getattr(one, "func", None), getattr(one, "coroutine", None))
@@ -266,7 +270,7 @@ def _injected_into(code: Callable[..., Any], spec: ToolSpec) -> set[str]:
     try:
         parameters = inspect.signature(code).parameters.values()
         hints = get_type_hints(code)
-    except (TypeError, ValueError, NameError):
+    except (TypeError, ValueError, NameError):  # builtins, and hints that name types which are not imported
         return {"unknown parameters"}
     of_langchain = ("self", "run_manager", "callbacks")
     injected = set()
