@@ -391,8 +391,8 @@ class ContextLookups:
             lookup = next_lookup(decision, may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            # The first step alone is held out: with those behind another held out too, the desks saved only 32.3 % of the
-            # model calls.
+            # The first step alone is held out: with those behind another held out too, the desks saved only 32.3 % of
+            # the model calls.
             if not exchange.steps and inertia.holds_out(messages, lookup, settings, call.owner):
                 break
             probability *= lookup.probability
