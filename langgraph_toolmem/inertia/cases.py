@@ -281,7 +281,7 @@ class PairCases:
 
     @property
     def summary(self) -> _Summary:
-        """The conclusion from the cases, made anew after a change of them."""
+        """The conclusion from the cases, rebuilt after each change of them."""
         if self._summary is None:
             self._summary = _sum_up(self)
         return self._summary
