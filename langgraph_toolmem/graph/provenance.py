@@ -246,7 +246,7 @@ class Provenance:
                 if found and self._shows_year(year):
                     # The first and the last minute of a day stand for no moment.
                     for_no_moment = ("00", "59", "23", "t", "z")
-                    text = "".join([part for part in pieces_of(rest) if part not in for_no_moment])
+                    text = " ".join([part for part in pieces_of(rest) if part not in for_no_moment])
         return pieces_of(text) <= self._words
 
     def _shows_year(self, year: str) -> bool:

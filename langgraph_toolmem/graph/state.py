@@ -197,7 +197,9 @@ class RunState:
 
     def recent_outputs(self) -> list[int]:
         """Return the calls whose outputs are searched for values: the latest one of each tool, of up to 8 tools."""
-        return list(self.outputs.values())[-self.max_outputs :]
+        # A tool keeps its first place in the dict, however late it was called again.
+        latest = sorted(self.outputs.values())[-self.max_outputs :]
+        return [index for index in self.outputs.values() if index >= latest[0]]
 
 
 class Folds:

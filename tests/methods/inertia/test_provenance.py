@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import Learner, call, history, reading, user, words
+from histories import Learner, call, history, reading, run_of, user, words
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.graph.state import slot_key
+from langgraph_toolmem.graph.provenance import Provenance
+from langgraph_toolmem.graph.state import RunState, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT
 from langgraph_toolmem.runs.model_input import ModelInput
 
@@ -297,6 +298,28 @@ def test_a_value_carried_from_another_request_does_not_take_the_rest_of_the_sent
         date = asked.partition(" on ")[2].partition(" ")[0]
         made = call("find_flights", {"date": date}, {"id": f"f{number}"})
         learner.learn(user(asked), made, words(), thread_id=str(number))
+
+
+def provenance_of(*parts: Any) -> Provenance:
+    with ToolMemory.ephemeral() as memory:
+        return Provenance(memory.core.graph, RunState.of(run_of(*parts)))
+
+
+def test_the_latest_outputs_are_those_of_the_latest_calls():
+    """A tool that was called first, and again at the end, has the latest output."""
+    others = [call(f"tool_{number}", {}, f"value-{number}") for number in range(9)]
+    provenance = provenance_of(user("Go on"), call("first", {}, "old"), *others, call("first", {}, "fresh-7"))
+
+    assert provenance.shows("fresh-7")
+    assert not provenance.shows("value-0")
+
+
+@pytest.mark.parametrize("time", ["10:45", "14:30:00"])
+def test_a_moment_is_made_of_the_users_day_and_time(time: str):
+    provenance = provenance_of(user(f"Book it in 2023 on November 30 at {time}"))
+
+    assert provenance.shows(f"2023-11-30 {time}")
+    assert not provenance.shows("2023-11-30 11:15:00")
 
 
 # --- whole calls ---
