@@ -17,16 +17,16 @@ from modules import PACKAGE, modules, one_worker
 
 pytestmark = one_worker
 PER_1_000_LINES = {
-    "comprehensions": 20.9,
-    "conditional expressions": 12.7,
-    "lambdas": 1.1,
-    "constants": 11.4,
+    "comprehensions": 12.5,
+    "conditional expressions": 2.2,
+    "lambdas": 0.1,
+    "constants": 9.9,
 }
-LEAST_COMMENTS_PERCENT = 1.7
+LEAST_COMMENTS_PERCENT = 3.4
 MOST_COMPLEX = 15
 """A function with more branches than this is read twice."""
-MOST_COMPLEX_FUNCTIONS = 3
-MOST_SHARED_CLASS_NAMES = 3
+MOST_COMPLEX_FUNCTIONS = 0
+MOST_SHARED_CLASS_NAMES = 0
 
 COMPREHENSIONS = (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
