@@ -57,7 +57,7 @@ def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = never, *, exac
     return search.best._replace(cut_short=search.over, nodes=search.nodes)
 
 
-class _SettledDraft(NamedTuple):
+class _SettledInput(NamedTuple):
     """An input that has one option, and what its question cost before."""
 
     port: Port
@@ -81,7 +81,7 @@ class _Search:
 
     def open(self, tool: str, rest: tuple[Port, ...], score: float) -> None:
         """Add a step: what it needs is settled where there is no choice and left open where there is."""
-        settled: list[_SettledDraft] = []
+        settled: list[_SettledInput] = []
         left = []
         for port in self.problem.needs(tool):
             options = self.problem.options(port)
@@ -90,7 +90,7 @@ class _Search:
                 continue
             (choice,) = options
             self.draft[port.key] = choice
-            settled.append(_SettledDraft(port, choice, self.asked.get(choice.question)))
+            settled.append(_SettledInput(port, choice, self.asked.get(choice.question)))
             score *= self._cost(choice)
         self._visit((*left, *rest), score)
         # In reverse: two inputs may share a question, and each step back restores what was before it.
