@@ -40,6 +40,27 @@ def test_in_every_mode_the_rewards_and_the_changes_stay(tmp_path):
     assert all("user unlock_card {}" in record.details["changes"] for record in unlocking)
 
 
+def test_two_starts_ask_the_model_the_same(tmp_path, monkeypatch):
+    """Otherwise an interrupted evaluation does not find its kept answers. Hints depend on background work."""
+    asked: list[str] = []
+    answer = StubModel.__call__
+
+    def noted(self: StubModel, messages: Any, tools: Any) -> Any:
+        asked.append(str([message.text for message in messages]))
+        return answer(self, messages, tools)
+
+    monkeypatch.setattr(StubModel, "__call__", noted)
+    source = Tau2Source("library", rates=Rates(follow=0.6, err=0.3, again=0.3, failed=0.3))
+    settings = EvalSettings(arms=arms_named(["hints"]), learn_from_tests=True, trials=1)
+    both = []
+    for name in ("one", "two"):
+        Evaluation(source, settings, tmp_path / name).run()
+        both.append(list(asked))
+        asked.clear()
+    assert "Records of past runs" in str(both[0]), "no hint was shown"
+    assert both[0] == both[1]
+
+
 def test_the_command_by_stub(tmp_path, capsys):
     few = ["--test-tasks", "1", "--train-tasks", "1"]
     command = ["eval", "tau2", "--domain", "library", "--stub", *few, "--out", str(tmp_path / "out")]

@@ -177,6 +177,10 @@ class ToolMemAgent:
             # Several results come in one message that holds them.
             self._put_results(getattr(message, "tool_messages", None) or [message])
         for _ in range(MAX_OWN_STEPS):
+            # What the memory stores in the background decides hints of this thread too: without this wait two starts of
+            # one evaluation got different ones, and the kept answers of the first were not found by the second.
+            if self._run.memory is not None:
+                self._run.memory.core.jobs.flush()
             self._run.messages = list(self._graph.invoke(given, self._config)["messages"])
             answer = self._run.messages[-1]
             calls = list(getattr(answer, "tool_calls", ()))
