@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks import command, conclude, done, load, present, show
 from benchmarks.measures import declared
-from benchmarks.replay import arrange
+from benchmarks.replay import PROMPTS, arrange
 from benchmarks.yardsticks import BackOffNGram
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.inertia.decision import Decision
@@ -51,6 +51,7 @@ class Job:
     name: str
     seed: int
     limit: int | None
+    prompts: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def work(job: Job) -> Figures:
 
     with memory:
         even = [replace(run, times=None) for run in runs]
-        replay(even, policy=policy, memory=memory, prefetch=live, on_turn=note)
+        system = PROMPTS.get(job.name, "") if job.prompts else None
+        replay(even, policy=policy, memory=memory, prefetch=live, on_turn=note, system=system)
         specs = memory.core.catalogue.marked()
         writes = {name for name in specs if may_write(name, specs)}
     assert not writes & reading
@@ -213,9 +215,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--prompts", action="store_true", help="give each run the prompt that the recordings leave out")
     given = parser.parse_args(arguments)
     there = present(given, given.sets)
-    jobs = [Job(str(given.data), name, seed, given.limit) for name in there for seed in range(given.seeds)]
+    jobs = []
+    for name in there:
+        for seed in range(given.seeds):
+            jobs.append(Job(str(given.data), name, seed, given.limit, given.prompts))
     found: dict[str, list[Figures]] = {name: [] for name in there}
     for job, figures in zip(jobs, done(work, jobs, given.processes, "prefetching"), strict=True):
         found[job.name].append(figures)
