@@ -132,8 +132,7 @@ def test_of_texts_that_are_alike_each_is_found_by_itself(store: IndexedVectors) 
     items = [VectorItem(word, f"Send order {word} of ann", part="p") for word in words]
     store.upsert("entries", items)
     found = [item for item in items if item.id in ids(store.query("entries", item.text, k=8, part="p"))]
-    # The levels of Chroma's graph are random: up to 3 of 385 were missed. With 16 neighbours, 85 are.
-    assert len(found) >= len(items) - 10
+    assert len(found) >= len(items) - 2  # levels of the graph are random; with 16 neighbours, 85 miss
 
 
 # apart and together
