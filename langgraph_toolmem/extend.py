@@ -1,4 +1,4 @@
-"""Names for a method of your own.
+"""The public names for a method of your own.
 
 A method is notified of runs (`Method`), keeps rows on the core (`Core`), and does its part at a model call in a step
 (`Step`). ``docs/methods.md`` has an example. Give it to a memory with ``methods=default_methods(Yours())``.

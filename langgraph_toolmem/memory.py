@@ -1,4 +1,4 @@
-"""ToolMemory: the one object a user holds. A memory is a core and a list of methods."""
+"""`ToolMemory`, the package's main object: a core and a list of methods."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def default_methods(*own: Method) -> list[Method]:
     """Return the five built-in methods with their defaults, without those whose extra is not installed.
 
     Args:
-        own: methods in place of those that have their name, and others after them.
+        own: your methods. One with the name of a built-in method replaces it; the others are appended.
     """
     from langgraph_toolmem.atoms import Atoms
     from langgraph_toolmem.entries import Entries
@@ -60,24 +60,24 @@ def default_methods(*own: Method) -> list[Method]:
 
 
 class ToolMemory(SharedByCopies):
-    """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
+    """A memory of an agent's tool calls, which predicts, suggests, recalls and plans further calls.
 
     Safe to use from several threads. Several processes and forked workers may share a folder; several machines share a
     `store`.
 
     Args:
-        path: the memory's folder, ``~`` included; it is created. None: nothing on disk (`ephemeral`).
-        tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. Defaults to what the
-            observed calls show of them.
+        path: the memory's folder, which is created; ``~`` is expanded. If None, the memory is in RAM only
+            (`ephemeral`).
+        tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. Defaults to the tools
+            of the observed calls.
         reads: tools that only read: names and shell patterns (``{"find_person", "list_*"}``). The tag ``read_only``,
             ``metadata={"read_only": True}`` and MCP's ``readOnlyHint`` declare a tool too. Only declared tools are ever
             called or prefetched without the model, unless the policy names others. A tool that is marked destructive,
-            or that ends or steers the run, never counts as reading.
-        constants: arguments whose usual value may be used although nothing in the run shows it
-            (``{"search.limit"}``). All other values need a source in the run: request, results, prompt, context, or the
-            tool's schema.
+            or that ends or steers the run, never counts as a reading tool.
+        constants: arguments whose usual value may be used even if the run does not show it (``{"search.limit"}``). All
+            other values need a source in the run: request, results, prompt, context, or the tool's schema.
         private: fields of the run's context that are neither used nor kept (``{"tax_number"}``).
-        methods: ``[Inertia(policy=…), Entries(critic=…), …]``, in order. A method that is not listed costs nothing.
+        methods: ``[Inertia(policy=…), Entries(critic=…), …]``, in order. Methods outside the list are not loaded.
             Defaults to `default_methods()`; the extra ``memory`` brings three of them.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``.
             Defaults to the built-in lexical embedder, which needs no download.
@@ -85,22 +85,22 @@ class ToolMemory(SharedByCopies):
         store: a LangGraph ``BaseStore`` through which several workers share the evidence graph.
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
         graph_namespace: of the evidence graph.
-        fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine.
-        fallback: if the folder cannot be made or written, "error" raises, and "memory" goes on in RAM: what is learned
-            is gone with the process.
+        fsync: with "snapshot", acknowledged steps survive a crash of the process; with "always", of the machine too.
+        fallback: if the folder cannot be made or written, "error" raises, and "memory" continues in RAM, where learned
+            steps are lost when the process ends.
         read_only: read, but do not write; works next to a writing process.
         now: returns seconds since 1970.
-        holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
+        holdout: share of the episodes, drawn by their identity, that run without hints and without calls made in the
             model's place. The memory learns in them too, and `report` compares (0.05 is a good share).
         withhold: share of the episodes in which each hint is left out at random, once its method has shown 100 hints
-            (0.1 is a good share). Hints that hurt, or do nothing, are then no longer shown, and `report` names them.
+            (0.1 is a good share). Hints that hurt or have no effect are then no longer shown, and `report` names them.
             Defaults to 0: every hint is shown.
-        events: If True, write one custom stream event for each decision (``stream_mode="custom"``). If False, none.
-        retention: age, a timedelta or seconds, from which requests, values, verdicts, entries, summaries and atoms are
-            deleted in the background, daily. None: nothing is deleted.
+        events: If True, write one custom stream event for each decision (``stream_mode="custom"``).
+        retention: age, a timedelta or seconds, at which requests, values, feedback, entries, summaries and atoms are
+            deleted in the background, daily. If None, they are kept.
 
     Raises:
-        ConfigurationError: an argument cannot work.
+        ConfigurationError: an argument is invalid.
         StorageError: the folder is another program's, of another release, on a network file system, or not writable.
     """
 
@@ -163,7 +163,7 @@ class ToolMemory(SharedByCopies):
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
-        """Make a memory with nothing on disk; options as for the constructor."""
+        """Make a memory in RAM only; options as for the constructor."""
         return cls(None, tools=tools, **options)
 
     # --- the methods ---
@@ -195,7 +195,7 @@ class ToolMemory(SharedByCopies):
 
     @property
     def atoms(self) -> Atoms:
-        """Finds single steps of what worked (SGA-MCTS)."""
+        """Finds single steps that worked in other runs (SGA-MCTS)."""
         return cast("Atoms", self.method("atoms"))
 
     @property
@@ -227,21 +227,21 @@ class ToolMemory(SharedByCopies):
         system: str | None = None,
         context: Any = None,
     ) -> int:
-        """Learn what is new in a run, and return how many turns were new.
+        """Learn the new turns of a run, and return their number.
 
-        Call it as often as you like: each executed call teaches once, in resumed, forked, trimmed and summarised
-        histories too.
+        Call it as often as you like: each executed call is learned once, also in resumed, forked, trimmed and
+        summarised histories.
 
         Args:
-            messages: what ``convert_to_messages`` takes.
-            thread_id: the thread. Needed where call ids repeat from run to run.
+            messages: in any form that ``convert_to_messages`` accepts.
+            thread_id: the thread. Required if call ids repeat from run to run.
             user_id: the user of the run.
-            system: the whole system prompt that the model saw in the new turns. None: nobody knows it, so that no
-                value comes from it; "" says that there was none.
+            system: the whole system prompt that the model saw in the new turns. If None, the prompt is unknown, and no
+                value is taken from it. "" means a run without a system prompt.
             context: the run's context: a dataclass, a pydantic model or a dict. Its primitive fields are read.
 
         Raises:
-            ConfigurationError: `system` is no text.
+            ConfigurationError: `system` is not a text.
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
@@ -262,21 +262,21 @@ class ToolMemory(SharedByCopies):
     ) -> int:
         """End an episode: learn the rest, unanswered calls too, and note its score. Return how many turns were new.
 
-        The score is for the latest episode; in a new thread, as in a log, for each of n with a weight of 1/n. What the
-        methods keep of it is safe on disk when this returns, and is written in the background.
+        The score is for the latest episode; in a new thread, as in a log, for each of n with a weight of 1/n. The jobs
+        of the methods are on disk when `finish` returns, and are done in the background.
 
         Args:
             messages: the thread up to now.
             thread_id: the thread; `feedback` finds the run by this.
             success: the score, if known: True, False, or a number from 0 (bad) to 1 (good).
-            comment: a word on it.
+            comment: a remark on the score.
             user_id: the user of the run.
             system: as for `observe`.
             context: as for `observe`.
-            wait: return when all is written, or after a minute.
+            wait: If True, return when everything is written, or after a minute.
 
         Raises:
-            ConfigurationError: `success` is no score, or `system` is no text; nothing was learned.
+            ConfigurationError: `success` is not a score, or `system` is not a text; nothing was learned.
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
@@ -308,11 +308,12 @@ class ToolMemory(SharedByCopies):
         Args:
             thread_id: as given to `observe` or `finish`.
             score: from 0 (bad) to 1 (good).
-            comment: a word on it.
+            comment: a remark on the score.
             episode: its number in the thread, from 1, or the id of a user's message in it. Defaults to the latest
                 finished one.
-            user_id: the user of the run. Where the namespace needs one, defaults to that of the run in this folder.
-            wait: return when it is written everywhere, a critique included, or after a minute.
+            user_id: the user of the run. If the namespace needs a user and this is None, the folder's own record of the
+                run names the user.
+            wait: If True, return when the score and its critique are written, or after a minute.
 
         Raises:
             ConfigurationError: the score is out of range, or the memory is read-only and has no folder.
@@ -329,15 +330,16 @@ class ToolMemory(SharedByCopies):
         runs: Sequence[tuple[Run, float | None, str | None]],
         options: Mapping[str, Mapping[str, Any] | None] | None = None,
     ) -> dict[str, int]:
-        """Learn recorded runs, and return how many pieces each method keeps of them. Importing again changes nothing.
+        """Learn recorded runs, and return the number of items that each method keeps. Importing them again has no
+        effect.
 
         Args:
             runs: threads as read, with their scores (1/n on each of n episodes) and ids of users, if any.
-            options: of each method by its name: ``{"atoms": {"writer": …}}``; None: it keeps nothing.
+            options: of each method by its name: ``{"atoms": {"writer": …}}``. A method with None keeps nothing.
 
         Raises:
             NamespaceError: the namespace needs a user id; nothing was learned.
-            StorageError: something could not be stored; import the runs again.
+            StorageError: not everything could be stored; import the runs again.
         """
         core = self._core
         options_of: dict[str, Mapping[str, Any] | None] = {}
@@ -361,16 +363,16 @@ class ToolMemory(SharedByCopies):
                 pieces[method.name] = method.imported(Import(episodes, wanted))
         return pieces
 
-    # --- looking ---
+    # --- reports and views ---
 
     def report(self, *, price: TokenPrice | None = None) -> Report:
-        """Return what was skipped, how often proposals were right, what hints brought, per tool and over time.
+        """Return the record: skipped model calls, right proposals and the effect of hints, per tool and over time.
 
         Args:
             price: of the model's tokens, for the money saved.
         """
         core = self._core
-        # A report is what one looks at when something is wrong: each part that fails is logged and left out.
+        # People read a report when something is wrong, so a part that fails is logged and left out.
         core.log_and_continue("could not write the seconds of model calls", core.costs.flush)
         core.log_and_continue("could not read what other processes learned", core.refresh)
         sections = {}
@@ -398,34 +400,35 @@ class ToolMemory(SharedByCopies):
         with self._core.lock:
             return view_of(self._core.graph)
 
-    # --- keeping ---
+    # --- storage ---
 
     def forget(self, *, user_id: str | None = None, thread_id: str | None = None) -> int:
-        """Remove everything of a user, or of a thread, from graph, Chroma and disk; return how many pieces.
+        """Remove all data of a user, or of a thread, from graph, Chroma and disk; return the number of removed items.
 
-        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields, except
-        those that only this user's runs showed. A Chroma server clears its disk later, with ``chroma vacuum`` at once.
+        Counts such as "search is followed by read" contain no personal data and are kept. So are names of fields,
+        except those that only this user's runs showed. A Chroma server clears its disk later, or at once with ``chroma
+        vacuum``.
 
         Args:
             user_id: the user; with a thread id, the user of the thread.
-            thread_id: a thread, among the latest 20,000; a value that was seen in another thread too stays.
+            thread_id: a thread, among the latest 20,000. A value that another thread showed too is kept.
 
         Raises:
-            NamespaceError: nobody is named, or the thread's user has to be.
-            StorageError: the memory is read-only, or the disk still holds something; the message says what to do.
+            NamespaceError: neither a user nor a thread is named, or the thread needs its user.
+            StorageError: the memory is read-only, or data is left on the disk; the message says what to do.
         """
         if thread_id is not None:
             return self._forgetting.thread(thread_id, user_id)
         return self._forgetting.user(user_id or "")
 
     def flush(self, *, timeout: float | None = JOB_LIMITS.flush_seconds) -> bool:
-        """Wait until finished runs are written, critiques included; return True if all is done.
+        """Wait until finished runs and their critiques are written; return True if all work is done.
 
-        Answers of the model that the host's state has not shown yet are learned, and runs whose errors nobody handled
-        end here. Work that was given up after many failures counts as done; ``toolmem doctor`` shows it.
+        Answers of the model that the host's state has not shown yet are learned, and runs with an unhandled error are
+        ended. Work that was given up after many failures counts as done; ``toolmem doctor`` shows it.
 
         Args:
-            timeout: seconds; None: no limit.
+            timeout: seconds. If None, there is no limit.
         """
         self._core.log_and_continue("could not end open model calls", self._core.open_calls.settle)
         self._core.log_and_continue("could not write the seconds of model calls", self._core.costs.flush)
@@ -433,9 +436,9 @@ class ToolMemory(SharedByCopies):
         return bool(self._core.log_and_continue("could not wait for background work", wait))
 
     def close(self) -> None:
-        """Write a snapshot and release the folder. A closed memory still answers from RAM, and learns nothing more.
+        """Write a snapshot and release the folder. A closed memory still answers from RAM, but no longer learns.
 
-        Background work that is left waits on disk for the next opening.
+        Unfinished background work waits on disk for the next opening.
         """
         self._core.close()
 

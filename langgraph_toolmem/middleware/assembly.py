@@ -1,4 +1,4 @@
-"""The memory as one middleware, right at the model, behind the host's own."""
+"""The memory as one middleware, next to the model, after the host's own."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def tool_memory_middleware(
 ) -> list[Middleware]:
     """Return the whole list for ``create_agent(..., middleware=...)``: your own middleware, and the memory last.
 
-    The memory stands at the model. It gets each request exactly as the model would: with the system prompt that your
+    The memory is next to the model. It gets each request exactly as the model would: with the system prompt that your
     middleware wrote, trimmed and redacted messages, the offered tools and the chosen model::
 
         agent = create_agent(model, tools, middleware=tool_memory_middleware(memory, outer=[approval, prompt]))
@@ -117,32 +117,33 @@ def tool_memory_middleware(
             limited, and which models and tools it brings. If None, this is unknown.
         gated: more tools that must not run before their call went through your middleware or ``interrupt_before``:
             they are not prefetched. The dict of ``create_deep_agent(interrupt_on=...)`` may be given as it is.
-        shortcut: make calls without asking the model where past calls are clear enough; a policy says when, such as
-            ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. False: make none, only learn.
+        shortcut: make calls without asking the model if past runs leave little doubt; a policy says when, such as
+            ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. If False, only learn.
         prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered, and
-            serve their results if it asks for exactly them (`Prefetch`).
-        context: make likely look-ups before the model is asked, and let it go on from their results, so that it is
-            asked once for several steps (`PrefetchedContext`). No look-up is then made in its place by the shortcut.
-            Needs `outer`, an empty list if you have no middleware.
+            serve their results if the model makes exactly these calls (`Prefetch`).
+        context: make likely look-ups before the model is asked. The model continues from their results, so one model
+            call covers several steps (`PrefetchedContext`). The shortcut then makes no look-ups. Needs `outer`, an
+            empty list if you have no middleware.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
-        suggest: show the model which tools came next in similar situations, and give it the summary tool
-            (`SITSummary`); a policy says how.
-        planning: show the model single steps that worked at such a point of other runs (`SGAPlanner`): of runs with
-            good feedback (`memory.feedback`). Settings say how, and which model plans; by default no model is asked.
-        reflect: keep each run at its end (`ReflectionWriter`), without a score; `memory.feedback` gives one later.
-            Runs that an error ended are kept too, with what was done so far. Defaults to True where `recall`,
-            `planning` or `preferences` is on: they read the kept runs.
+        suggest: show the model the next tools of similar situations, and give it the summary tool (`SITSummary`); a
+            policy says how.
+        planning: show the model single steps that worked at a similar point of other runs (`SGAPlanner`). Only runs
+            with good feedback count (`memory.feedback`). Settings say how, and which model plans; by default it asks no
+            model.
+        reflect: keep each run at its end (`ReflectionWriter`), without a score; `memory.feedback` gives one later. Runs
+            that an error ended are kept too, with the calls until then. Defaults to True if `recall`, `planning` or
+            `preferences` is on, because they read the kept runs.
         preferences: leave out tools that this user rated badly on similar requests (`PreferenceGuide`), except
             what an ``LLMToolSelectorMiddleware`` in `outer` always includes.
         tool_search: have the model find its tools by a search, with a list of tools that never changes, so the prompt
             cache stays whole (`ToolSearch`). Tools of the middleware in `outer` are always offered.
-        loop_guard: hold calls that bring nothing new, and end a run that goes on with them with an answer that says
-            why; a `LoopGuard` says how.
+        loop_guard: stop calls without new results, and end a run that keeps making them with an answer that says why; a
+            `LoopGuard` says how.
         steps: of methods of your own, asked after the memory's.
-        name: of the middleware, where several memories work in one agent.
+        name: of the middleware, if several memories work in one agent.
 
     Raises:
-        ConfigurationError: an argument cannot work, such as an `outer` that has the memory's own in it.
+        ConfigurationError: an argument is invalid, such as an `outer` that contains the memory's own middleware.
     """
     checked(memory, "tool_memory_middleware")
     yours: list[Middleware] = []
@@ -176,7 +177,7 @@ def tool_memory_middleware(
         guard = LoopGuard(memory)
         if isinstance(loop_guard, LoopGuard):
             guard = loop_guard
-        # In front: hooks after the model run from the last to the first.
+        # The guard comes before the memory: hooks after the model run from the last middleware to the first.
         middleware_of_memory.insert(0, LoopGuardMiddleware(guard, name=f"{name}LoopGuard"))
     return MiddlewareList([*yours, *middleware_of_memory])
 
@@ -196,8 +197,8 @@ class MiddlewareList(list[Middleware]):
 class EndedState(AgentState[Any]):
     """The state's key that the end of a run updates; it is private, and never stored.
 
-    Without an update ``stream_mode="updates"`` has None, on which front ends fail that read it as a dict. An update of
-    the messages would have them stored once more.
+    Without an update ``stream_mode="updates"`` has None, and front ends that read it as a dict fail. An update of the
+    messages would store them once more.
     """
 
     toolmem_ended: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]
@@ -244,7 +245,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call: Call | None = None
         if env_mode() != "off":
             with self._at_model.errors:
-                # The handler's name shows whether it asks the model itself, or a middleware behind this one.
+                # The handler's name shows whether it asks the model itself, or a middleware after this one.
                 complete = getattr(handler, "__name__", "") in _EXECUTORS
                 call = self._call_of(request, complete=complete)
         if call is None:
@@ -336,20 +337,20 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
-    """Yield names of the tools that the request cannot do without."""
+    """Yield the names of the tools that the request requires."""
     choice = request.tool_choice
     if isinstance(choice, Mapping):
         choice = name_of(dict(choice))
     if isinstance(choice, str) and choice not in ("auto", "any", "required", "none"):
         yield choice
-    # LangChain asks for a structured answer as for a tool call.
+    # LangChain requests a structured answer as a tool call.
     for spec in getattr(request.response_format, "schema_specs", None) or ():
         yield spec.name
 
 
 def _changed(request: ModelRequest[Any], ask: ModelAsk) -> ModelRequest[Any]:
-    """Return the host's request with the parts that the memory changed; the request itself if it changed none."""
-    # By identity: the request of a run without hints stays the host's object, and costs no copy.
+    """Return the host's request with the parts that the memory changed; the request itself if it is unchanged."""
+    # By identity: without hints the request stays the host's object, without a copy.
     changes: dict[str, Any] = {}
     if ask.system is not request.system_message:
         changes["system_message"] = ask.system
@@ -365,19 +366,21 @@ def _changed(request: ModelRequest[Any], ask: ModelAsk) -> ModelRequest[Any]:
 
 
 def _in_its_place(answer: ModelAnswer, request: ModelRequest[Any]) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-    """Return a message in the model's place, with the name that ``create_agent(name=...)`` gives the model's own."""
+    """Return a message in the model's place, with the name that ``create_agent(name=...)`` gives to the model's
+    messages.
+    """
     [message] = answer.messages
     message.name = message.name or (config_of() or {}).get("metadata", {}).get("lc_agent_name")
     if answer.counts:
         return ModelResponse(result=[message])
     state = cast("dict[str, Any]", request.state)
-    # Taken back in advance: the limit counts calls of the model, and none was made.
+    # Taken back in advance: the limit counts model calls, and this is none.
     counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
     return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))
 
 
 def turn_of_response(response: Any) -> list[Any]:
-    """Return the messages of a model response, whatever form the next middleware gave it."""
+    """Return the messages of a model response, in any form that the next middleware may return."""
     if isinstance(response, ExtendedModelResponse):
         response = response.model_response
     if isinstance(response, AIMessage):

@@ -16,11 +16,11 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
         agent = create_agent(model, tools, middleware=[*yours, LoopGuardMiddleware()])
 
-    Put it behind middleware that asks for approval, so that a held call is not asked for: hooks after the model run
-    from the last to the first.
+    Put it after middleware that asks for approval, so that a person is not asked about a stopped call: hooks after the
+    model run from the last to the first.
 
     Args:
-        guard: with arguments of its own; None: a guard without a memory.
+        guard: the guard. If None, a guard without a memory.
         name: of the middleware, unique in the agent.
     """
 
@@ -41,10 +41,10 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _with_way_on(update: Any) -> Any:
-    """Return the update with where the agent goes on."""
+    """Return the update with the agent's next step."""
     if update is None:
         return None
-    # An answer at the end says why the run ends; otherwise the notes are there for the model to read.
+    # An answer at the end says why the run ends; otherwise the model reads the notes next.
     if isinstance(update["messages"][-1], AIMessage):
         return {**update, "jump_to": "end"}
     return {**update, "jump_to": "model"}

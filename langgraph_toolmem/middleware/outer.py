@@ -1,4 +1,4 @@
-"""The host's own middleware in front of the memory: what may hold a call back, and which models and tools it brings."""
+"""The host's own middleware before the memory: the gates of tool calls, and the models and tools that it adds."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _AROUND_TOOLS: Final = ("wrap_tool_call", "awrap_tool_call")
 _AFTER_MODEL: Final = ("after_model", "aafter_model")
 _BEFORE_MODEL: Final = ("before_model", "abefore_model", "wrap_model_call", "awrap_model_call")
 _PROMPT: Final = "dynamic_prompt.<locals>"
-"""Functions of a middleware that ``@dynamic_prompt`` makes: they write the system prompt alone."""
+"""Functions of a middleware that ``@dynamic_prompt`` makes: they write only the system prompt."""
 
 
 def outer_middleware(outer: Any) -> list[Middleware]:
     """Return the host's middleware as a list.
 
     Raises:
-        ConfigurationError: it is no list of middleware.
+        ConfigurationError: `outer` is not a list of middleware.
     """
     try:
         given = list(outer)
@@ -47,7 +47,7 @@ def outer_middleware(outer: Any) -> list[Middleware]:
 
 
 def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known: bool = True) -> Surroundings:
-    """Return what the memory has to know of the middleware in front of it.
+    """Return the facts that the memory needs about the middleware before it.
 
     Args:
         outer: the middleware, in its order.
@@ -75,9 +75,9 @@ def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known:
 
 
 def interceptors_of(outer: Sequence[Middleware], gated: Iterable[str] = (), *, known: bool = True) -> Interceptors:
-    """Return what may hold a call back between the model and the tool, as far as that can be seen.
+    """Return everything between the model and the tool that may hold a call back, as far as the memory can see it.
 
-    Of LangChain's own, only what reads the model's answer is known; any other that looks at it may take a call out.
+    LangChain's own middleware is known; any other middleware that reads the model's answer may remove a call.
     """
     wrapping = [middleware.name for middleware in outer if _may_hold(middleware)]
     rewriting = [middleware.name for middleware in outer if _may_rewrite(middleware)]
@@ -102,7 +102,7 @@ def _may_hold(middleware: Middleware) -> bool:
     if isinstance(middleware, (HumanInTheLoopMiddleware, ToolCallLimitMiddleware)):
         return True
     kind = type(middleware)
-    if kind is ToolRetryMiddleware:  # it wraps tool calls and holds none back
+    if kind is ToolRetryMiddleware:  # it wraps tool calls and lets all of them pass
         return False
     if _is_of_langchain(kind):
         return bool(_own_hooks(kind, _AROUND_TOOLS))
@@ -120,15 +120,15 @@ def _own_hooks(kind: type[Any], names: Iterable[str]) -> list[Any]:
 
 
 def _is_of_langchain(kind: type[Any]) -> bool:
-    """Return True for LangChain's own middleware; its decorators make classes of the host's functions too."""
+    """Return True for LangChain's own middleware; its decorators also make classes of the host's functions."""
     package = "langchain.agents.middleware."
     return kind.__module__.startswith(package) and kind.__module__ != f"{package}types"
 
 
 def _may_rewrite(middleware: Middleware) -> bool:
-    """Return True if a middleware may change what the model reads of a result, or hold a call back without a gate.
+    """Return True if a middleware may change the results that the model reads, or hold a call back without a gate.
 
-    A look-up made before the model leaves as a call later on: what stops or counts such calls sees it then.
+    A look-up made before the model later leaves as a call: middleware that stops or counts such calls sees it then.
     """
     kind = type(middleware)
     if isinstance(middleware, HumanInTheLoopMiddleware):  # its tools are gated

@@ -1,6 +1,6 @@
-"""LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods.
+"""LangGraph nodes over a `ToolMemory`. The nodes are thin: the work is in the steps of the methods.
 
-The decider is imported when its name is first used: an agent with middleware needs none of its modules.
+The decider is imported when its name is first used, because an agent with middleware does not need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loop guard: it holds calls that bring nothing new, and ends a run that goes on with them."""
+"""The loop guard: it stops calls without new results, and ends a run that keeps making them."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from langgraph_toolmem.turn.step import Call, MemoryNode, report
 
 ExitBehavior = Literal["end", "error", "continue"]
 NOTES: Final = 1
-"""Answers of the model in a row that are held with a note before the run ends."""
+"""Answers of the model in a row that are stopped with a note before the run ends."""
 ADVICE: Final = "Go on in another way, or answer with what is known."
 
 
 class LoopGuard(MemoryNode):
-    """Holds calls that bring nothing new, and ends a run that goes on with them.
+    """A guard that stops calls without new results, and ends a run that keeps making them.
 
-    A call is held if equal calls gave equal results twice, if the last calls are the rounds of a cycle, or if the same
-    tool gave errors or nothing several times for arguments that hardly differ (`runs.loops`). Results that say that
-    something is under way, errors that pass, and the items of a list have more time. An answer of the model is held
-    if all its calls are: it gets a note for each in place of a result. If the next answer is held too, the run ends.
-    Put the guard behind the model's node::
+    It stops a call if equal calls gave equal results twice, if the last calls are the rounds of a cycle, or if the same
+    tool returned errors or empty results several times for arguments that hardly differ (`runs.loops`). The limit is
+    higher for work in progress, temporary errors, and the items of a list. If all calls of an answer are stopped, the
+    model gets a note in place of each result. If all calls of its next answer are stopped too, the run ends. Put the
+    guard after the model's node::
 
         builder.add_node("guard", LoopGuard(memory))
         builder.add_edge("agent", "guard")
         builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
 
     Args:
-        memory: gives the guard the tools that are known to be polled, because equal calls had different results in
-            earlier runs, and those that are declared to read. None: the guard works with the run alone.
+        memory: knows which tools are polled (equal calls had different results in earlier runs), and which are declared
+            to read. If None, the guard uses the run only.
         exit_behavior: "end": the run ends with an answer that says why. "error": it ends with a `LoopError`.
-            "continue": the model gets notes as long as it asks for held calls.
-        polls: names of tools that are never held.
+            "continue": the model gets notes as long as it repeats such calls.
+        polls: names of tools that are never stopped.
         messages_key: see `MemoryNode`.
 
     Raises:
-        ConfigurationError: an argument cannot work.
+        ConfigurationError: an argument is invalid.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LoopGuard(MemoryNode):
         if not all(reasons):
             return None
         self._report(call, watch, asked)
-        # A note comes first: an agent that reads it may go on in another way.
+        # A note comes first: the agent may read it and try another way.
         ends = watch.notes >= NOTES and self._exit_behavior != "continue"
         if ends and self._exit_behavior == "error":
             raise LoopError(
@@ -99,7 +99,7 @@ class LoopGuard(MemoryNode):
         return {self.messages_key: answers}
 
     def _asked(self, call: Call) -> Sequence[ToolCall]:
-        """Return the calls that the model's answer asks for; none where the guard does not work."""
+        """Return the calls that the model's answer asks for; an empty list if the guard is off."""
         if not call.messages or not is_active():
             return ()
         last = call.messages[-1]
@@ -116,7 +116,7 @@ class LoopGuard(MemoryNode):
         report(self.role, output, call.runtime, events=self._core is None or self._core.events)
 
     def _watch(self, call: Call) -> LoopWatch:
-        """Return the calls since the user last spoke, as the guard looks at them."""
+        """Return the calls since the user's last message, as the guard compares them."""
         before = call.messages[:-1]
         if self._core is None:
             run = parse_run(before)
@@ -125,7 +125,7 @@ class LoopGuard(MemoryNode):
         return LoopWatch(run, reads=self._reads)
 
     def _reasons(self, watch: LoopWatch, asked: Sequence[ToolCall], before: Sequence[Any]) -> list[str]:
-        """Return why each call is held; "" for a call that may be made."""
+        """Return the reason why each call is stopped; "" for a call that may be made."""
         reasons: list[str] = []
         for call in asked:
             reason = ""
@@ -159,7 +159,7 @@ def _sentence(clause: str) -> str:
 def loop_guard_condition(
     state: Any, *, messages_key: str = "messages", tools: str = "tools", agent: str = "agent", end: str = END
 ) -> Literal["tools", "agent", "__end__"] | str:
-    """Return the way on from a `LoopGuard`: back to the model after notes, otherwise as ``tools_condition`` does."""
+    """Return the next node after a `LoopGuard`: the model after notes, otherwise the same as ``tools_condition``."""
     messages = read_key(state, messages_key) or ()
     if messages and isinstance(messages[-1], ToolMessage):
         return agent

@@ -1,4 +1,4 @@
-"""The navigator as a subgraph: a decider that answers, asks, searches or calls tools, and goes another way on failure.
+"""The navigator as a subgraph: a decider that answers, asks, searches or calls tools, and tries another way on failure.
 
 NaviAgent (arXiv 2506.19500), sections 1 and 6 of its method; independent parts run in parallel.
 """
@@ -72,11 +72,11 @@ ROLE: Final = "navi"
 
 @dataclass(frozen=True, slots=True)
 class NaviLimits:
-    """Limits of one request. Each of them ends the run with an answer that says what could not be done.
+    """Limits of one request. Each limit ends the run with an answer that names the unfinished parts.
 
     Attributes:
         decisions: decisions for one request; the host's ``recursion_limit`` may allow fewer.
-        idle: decisions in a row without anything new.
+        idle: decisions in a row without a new result.
         steps_to_close: graph steps of one more round and the closing. With fewer left the run ends, before LangGraph
             ends it with an error.
     """
@@ -124,38 +124,38 @@ def create_navi_subgraph(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return an agent as a subgraph: give it messages, and it appends its calls, their results and the last answer.
 
-    The first decision sees the candidates of a search for the request, so a task without failures costs one model
-    call for each round of tool calls and one for the answer. A tool that fails is not called again in this run. An
-    equivalent tool, another way from upstream, or the result of a fresh search takes its place. An error that blames
-    the arguments puts no tool out, and a guard may turn an error such as "not found" into a result. It asks the user by
-    ``interrupt()``, which needs a checkpointer here or in the host's graph::
+    The first decision sees the candidates of a search for the request, so a task without failures costs one model call
+    for each round of tool calls and one for the answer. A tool that fails is not called again in this run. An
+    equivalent tool, another way from upstream, or the result of a fresh search takes its place. An error caused by the
+    arguments does not disable the tool, and a guard may turn an error such as "not found" into a result. The decider
+    asks the user by ``interrupt()``, which needs a checkpointer here or in the host's graph::
 
         builder.add_node("navi", create_navi_subgraph(model, tools, memory))
         create_navi_subgraph(model, tools, memory, checkpointer=InMemorySaver()).invoke({"messages": [("user", "…")]})
 
     Each decision emits one custom stream event ``{"toolmem": {"node": "navi", "event": "decision", …}}`` and is in the
-    state under ``toolmem_navi``, with the chains that the decider saw. A host that wants it adds this key to its state.
+    state under ``toolmem_navi``, with the chains that the decider saw. To read it, add this key to the host's state.
 
     Args:
         model: the decider: any chat model, or ``"provider:model"``.
         tools: the tools that may be called.
         memory: finds tools and chains, and learns from the calls.
-        instructions: further instructions to the decider: who it works for, which day it is.
+        instructions: further instructions to the decider, such as its role or today's date.
         wrap_tool_call, awrap_tool_call: guards of the host around each execution, as for ``ToolNode``, such as a
             person's approval by ``interrupt()``. The memory sees the calls that they let through. A call that a guard
-            answers with an error, without executing it, was refused: its tool is not out, and nothing stands in for
-            it. A call that a guard edits is shown to the decider as it was executed.
+            answers with an error, without executing it, was refused: its tool stays available, and no other tool
+            replaces it. The decider sees an edited call as it was executed.
         method: of ``with_structured_output``, or "text" for JSON in the text. Defaults to the model's own, and to
             "text" for a model without structured output.
         keep_decisions: If True, ``memory.navigator.decisions`` keeps each decision with its prompt for fine-tuning.
         state_schema: the host's state, a TypedDict, if tools read parts of it or change it by a ``Command``. Keys
             without a reducer are returned to the host.
         messages_key: key of the messages.
-        checkpointer: for a graph that stands alone; inside a host's graph the host's is used.
+        checkpointer: of a graph that runs on its own; inside a host's graph the host's is used.
         name: of the graph.
 
     Raises:
-        ConfigurationError: an argument cannot work.
+        ConfigurationError: an argument is invalid.
         MissingExtraError: the model's package is not installed.
     """
     checked(memory, "create_navi_subgraph")
@@ -169,7 +169,7 @@ def create_navi_subgraph(
     if not given:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
     memory.core.catalogue.adopt(given)
-    # With the marks that the developer gave the memory: a tool declared destructive there stays so here.
+    # With the marks that the developer gave the memory: a tool declared destructive there is destructive here too.
     specs = memory.core.catalogue.marked(given)
     recorder = Recorder(memory, messages_key=messages_key)
     wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder.wrap_tool_call, recorder.awrap_tool_call)
@@ -185,7 +185,7 @@ def create_navi_subgraph(
         keep_decisions,
         messages_key,
     )
-    # A tool that raises is a result like others: the decider reads it, and another way is looked for.
+    # An error of a tool is a result like others: the decider reads it and looks for another way.
     node = ToolNode(
         list(tools), handle_tool_errors=True, messages_key=messages_key, wrap_tool_call=wrap, awrap_tool_call=awrap
     )
@@ -228,7 +228,7 @@ def _builder(messages_key: str, state_schema: type | None) -> StateGraph[Any, An
 
 
 class NaviStep(Runnable[Any, Any]):
-    """One step as a LangGraph node, sync and async; its body may ask a model (`turn.ask`)."""
+    """A step as a LangGraph node, sync and async; its body may ask a model (`turn.ask`)."""
 
     def __init__(self, name: str, body: Callable[[Any, RunnableConfig | None], Any]) -> None:
         self.name, self._body = name, body
@@ -300,7 +300,7 @@ class NaviSteps:
         if not record["stop"]:
             not_done = record["history"][-1]["observed"]
         self._tell_decision(config, before, record, decision, answer, not_done)
-        # A decision that could not be carried out as a whole is no example for fine-tuning.
+        # A decision that could not be carried out completely is a bad example for fine-tuning.
         if decision is not None and self.keep_decisions and not not_done:
 
             def keep() -> None:
@@ -366,7 +366,7 @@ class NaviSteps:
         return {"toolmem_navi_retrieved": retrieved}
 
     def _clarify(self, state: Any) -> dict[str, Any]:
-        """Ask the user and wait. Nothing precedes the interrupt: this node runs again when the answer comes."""
+        """Ask the user and wait. The interrupt comes first, because this node runs again when the answer comes."""
         questions = _record(state)["pending"]["questions"]
         # All questions at once: each interrupt is a round trip to a person.
         answer = interrupt({"node": ROLE, "question": "\n".join(questions), "questions": questions})
@@ -375,7 +375,7 @@ class NaviSteps:
         return {"toolmem_navi_said": [as_text(part) for part in answer]}
 
     def _observe(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        """Read the results of the decision, and look for another way around each tool that failed."""
+        """Read the results of the decision, and look for a replacement of each tool that failed."""
         before = _record(state)
         results = [message for message in self._messages(state) if isinstance(message, ToolMessage)]
         retrieved = read_key(state, "toolmem_navi_retrieved") or ()
@@ -401,7 +401,7 @@ class NaviSteps:
     def _conclude(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
         record, answer = _record(state), None
         reason = _REASONS[record["stop"]]
-        if record["stop"] != "unreadable":  # a model that cannot keep to a form is not asked again
+        if record["stop"] != "unreadable":  # a model that cannot follow the form is not asked again
             prompt = closing_messages(record, self._messages(state), reason)
             try:
                 answer = yield Ask(self.model, prompt, merge_configs(config, _CONFIG))
@@ -417,14 +417,14 @@ class NaviSteps:
     # --- edges ---
 
     def after_decision(self, state: Any) -> list[str | Send]:
-        """Return the next nodes. Each call is a task of its own: one that waits does not repeat others."""
+        """Return the next nodes. Each call is a task of its own, so that a waiting call does not repeat others."""
         record = _record(state)
         if record["stop"] == "answered":
             return ["record"]
         if record["stop"]:
             return ["conclude"]
         pending = record["pending"]
-        # The tools of the host read its state; the subgraph's own keys are none of theirs.
+        # The tools of the host read its state; they must not see the subgraph's own keys.
         shown = dict(state)
         for key in NaviState.__annotations__:
             shown.pop(key, None)
@@ -455,7 +455,7 @@ class NaviSteps:
     def _keep(
         self, state: Any, record: NaviRecord, decision: NaviDecision, prompt: Any, config: RunnableConfig | None
     ) -> None:
-        """Keep a decision for fine-tuning; its calls are judged when they were made."""
+        """Keep a decision for fine-tuning; its calls are scored after they were made."""
         good: bool | None = True
         if record["pending"]["calls"] and not decision.final:
             good = None
@@ -478,7 +478,7 @@ def _record(state: Any) -> NaviRecord:
 
 
 def _why_to_stop(record: NaviRecord, steps_left: Any) -> Stop:
-    """Return why the run ends after this round, as a key of `_REASONS`; "" if it goes on."""
+    """Return the reason why the run ends after this round, as a key of `_REASONS`; "" if it continues."""
     if record["decisions"] >= NAVI_LIMITS.decisions:
         return "limit"
     if record["idle"] >= NAVI_LIMITS.idle:

@@ -1,4 +1,4 @@
-"""Nodes of a graph: the work of each is in the step of its method.
+"""Nodes of a graph: their work is in the steps of the methods.
 
 All take `messages_key`, the key of the messages in the host's state.
 """
@@ -53,14 +53,14 @@ T = TypeVar("T")
 
 
 def checked(memory: Any, who: str) -> ToolMemory:
-    """Return the memory. Raises ConfigurationError if it is none."""
+    """Return the memory. Raises ConfigurationError if it is not a ToolMemory."""
     if not isinstance(memory, ToolMemory):
         raise ConfigurationError(f"{who} takes a ToolMemory, not {type(memory).__name__}.")
     return memory
 
 
 def method_of(memory: Any, kind: type[M], who: str) -> M:
-    """Return a memory's method. Raises ConfigurationError if it has none, or is no memory."""
+    """Return a memory's method. Raises ConfigurationError if the memory does not have it, or is not a ToolMemory."""
     for method in checked(memory, who).methods:
         if isinstance(method, kind):
             return method
@@ -69,12 +69,12 @@ def method_of(memory: Any, kind: type[M], who: str) -> M:
 
 
 class Recorder(MemoryNode):
-    """Learns what is new in the run. Put it before END, so that it sees the last answer too.
+    """A node that learns the new turns of the run. Put it before END, so that it sees the last answer too.
 
-    Works anywhere in a graph, alone or with an `InertiaShortcut`; each executed call is learned once. Where calls may
-    be edited, retried or blocked on their way, let it see the executions too: innermost, with the arguments after
-    everybody else changed them, and each attempt of a retry. Its own failures never reach the host. With
-    ``InertiaShortcut(..., prefetch=True)`` it serves the prefetched results::
+    It works anywhere in a graph, alone or with an `InertiaShortcut`; each executed call is learned once. If calls may
+    be edited, retried or blocked on their way, let it see the executions too: as the innermost wrapper it sees the
+    final arguments and each attempt of a retry. Its own failures never reach the host. With ``InertiaShortcut(...,
+    prefetch=True)`` it serves the prefetched results::
 
         recorder = Recorder(memory)
         ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
@@ -126,7 +126,7 @@ class Recorder(MemoryNode):
         return body
 
     def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
-        if env_mode() == "off":  # nothing is served or recorded
+        if env_mode() == "off":  # it neither serves nor records
             return (yield Proceed(request))
         # Results that were a part of the model's input come first: the call is only their form in the messages.
         asked = request
@@ -140,7 +140,7 @@ class Recorder(MemoryNode):
             result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
             self._record(request, "failed", raised=True)
-            raise  # the host's retry and error handling are none of the memory's business
+            raise  # retry and error handling belong to the host
         status = _outcome(result, request.tool_call["id"])
         if status is not None:
             self._record(request, status)
@@ -160,7 +160,7 @@ class Recorder(MemoryNode):
                 call["id"] or "",
                 owner_of(request),
                 tool=call["name"],
-                # As the model asked for: the host injects state and runtime later.
+                # The arguments of the model: the host injects state and runtime later.
                 args=call["args"],
                 status=status,
                 raised=raised,
@@ -171,7 +171,7 @@ class Recorder(MemoryNode):
         return list(read_key(request.state, self.messages_key) or ())
 
     def _seen_messages(self, request: ToolCallRequest) -> list[Any]:
-        """Return the messages as the model saw them: what a middleware redacted in the request is not learned."""
+        """Return the messages as the model saw them: text that a middleware redacted in the request is not learned."""
         messages = self.messages_of(request)
         owner = owner_of_call(owner_of(request), messages)
         open_call = self._core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
@@ -197,7 +197,7 @@ def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None
             if status == "ok":
                 return "ok"
             return "failed"
-    return "ok"  # a Command that answers nothing, such as a handoff
+    return "ok"  # a Command without a result, such as a handoff
 
 
 def _messages_in(result: Any) -> Iterator[Any]:
@@ -216,7 +216,7 @@ def _messages_in(result: Any) -> Iterator[Any]:
 
 
 class ReflectionWriter(StepNode):
-    """Keeps the run with its score, and learns the rest of it. Put it before END.
+    """A node that keeps the run with its score, and learns the rest of it. Put it before END.
 
     The run becomes an entry, and its steps become atoms, as far as the memory has these methods. The entry is written
     in the background, and a critique if the run went wrong and the memory has a critic (``Entries(critic=…)``). Where
@@ -225,8 +225,8 @@ class ReflectionWriter(StepNode):
 
     Args:
         memory: the memory.
-        verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
-            async graph it is called in a thread.
+        verdict: returns the run's score from the state. If it is None, returns None or raises, the run is kept without
+            a score. In an async graph it is called in a thread.
     """
 
     def __init__(
@@ -242,11 +242,12 @@ class ReflectionWriter(StepNode):
 
 
 class MemoryRecall(StepNode):
-    """Puts past runs with similar requests into the private hint state, for every model call of the user's turn.
+    """A node that puts past runs with similar requests into the private hint state, for every model call of the user's
+    turn.
 
-    Each run says how it went (a failed one with its critique) or that nobody judged it; values of calls that may change
-    something are masked. The node may stand in the loop or before it: it looks once per user turn. The model's node
-    reads the hint with `messages_with_hints`::
+    Each run has its outcome (a failed run with its critique) or "not judged"; values of calls that may change something
+    are masked. The node may be in the loop or before it: it searches once per user turn. The model's node reads the
+    hint with `messages_with_hints`::
 
         builder = StateGraph(MemoryState)
         builder.add_node("recall", MemoryRecall(memory))
@@ -257,7 +258,7 @@ class MemoryRecall(StepNode):
 
     Args:
         memory: the memory.
-        policy: which runs are shown, and how many; the memory's own if None.
+        policy: limits the runs that are shown. Defaults to the memory's own.
     """
 
     def __init__(
@@ -267,15 +268,17 @@ class MemoryRecall(StepNode):
 
 
 class PreferenceGuide(StepNode):
-    """Takes out the tools that this user rated badly on similar requests, for every model call of the user's turn.
+    """A node that removes the tools with bad scores of this user on similar requests, for every model call of the
+    user's turn.
 
-    The model's node binds the others (`guided_tools`); the ToolNode keeps all tools. At least two ratings are needed,
-    and some tool is always left (`langgraph_toolmem.entries.preferences`). In an agent these tools stay: the provider's
-    without a name, the memory's own, those of a structured answer, and one that the request insists on.
+    The model's node binds the remaining tools (`guided_tools`); the ToolNode keeps all tools. A tool is removed after
+    at least two bad scores, and at least one tool remains (`langgraph_toolmem.entries.preferences`). In an agent these
+    tools are never removed: the provider's without a name, the memory's own, tools of a structured answer, and tools
+    that the request requires.
 
     Args:
         memory: the memory.
-        keep: names of tools that always stay.
+        keep: names of tools that are never removed.
     """
 
     def __init__(self, memory: ToolMemory, *, keep: Iterable[str] = (), messages_key: str = "messages") -> None:
@@ -284,36 +287,37 @@ class PreferenceGuide(StepNode):
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
-    """Return the tools that a `PreferenceGuide` did not take out; all if none but the memory's own would be left.
+    """Return the tools that a `PreferenceGuide` did not remove; all of them if only the memory's own tools would
+    remain.
 
     ::
 
         model.bind_tools(guided_tools(state, tools))
 
     Args:
-        state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it all tools are left.
-        tools: the tools of this step; those without a name are left.
+        state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it all tools are returned.
+        tools: the tools of this step; tools without a name are always returned.
     """
     all_tools = list(tools)
     left_out = left_out_now(state, messages_key=messages_key)
     kept = [tool for tool in all_tools if name_of(tool) not in left_out]
-    # The memory's own tools do nothing for the user: with these alone the agent could not work.
+    # With the memory's own tools alone the agent could not work for the user.
     if all(name_of(tool) in OWN_TOOLS for tool in kept):
         return all_tools
     return kept
 
 
 class SITSummary(StepNode):
-    """Puts the likeliest next tools into the private hint state, for the model call that follows (SIT-Graph).
+    """A node that puts the most likely next tools into the private hint state, for the next model call (SIT-Graph).
 
-    It calls no model, and stands between the shortcut and the model. The model's node reads the hint as with
+    It calls no model; put it between the shortcut and the model. The model's node reads the hint as with
     `MemoryRecall`. `tool` is the summary tool: give it to the model and to the ToolNode, and the model can ask for
     suggestions itself.
 
     Args:
         memory: the memory.
-        policy: how states are compared; the memory's own if None.
-        summary_tool: if True, an agent gets the summary tool.
+        policy: how states are compared. Defaults to the memory's own.
+        summary_tool: If True, an agent gets the summary tool.
     """
 
     def __init__(
@@ -331,18 +335,19 @@ class SITSummary(StepNode):
 
 
 class SGAPlanner(StepNode):
-    """Puts single steps that worked at such a point of other runs into the private hint state (SGA-MCTS, online part).
+    """A node that puts single steps that worked at a similar point of other runs into the private hint state (SGA-MCTS,
+    online part).
 
-    The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
+    The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. Put the node
     between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
-    Known values are kept per thread in this process, so they survive a trimmed history. No hint names a tool that a
-    `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
+    Known values are kept per thread in this process, so they survive a trimmed history. Hints never name a tool that a
+    `PreferenceGuide` removed, or whose call a person rejected in this turn.
 
     Args:
         memory: the memory.
-        settings: how many steps are shown, and the model that plans (none by default).
-        tools: the agent's tools; those that the memory knows if None.
+        settings: the number of shown steps, and the planning model (none by default).
+        tools: the agent's tools. Defaults to the tools that the memory knows.
     """
 
     def __init__(
@@ -358,10 +363,10 @@ class SGAPlanner(StepNode):
 
 
 class ToolRetriever(StepNode):
-    """Has the model of a graph find its tools by a search, and keeps its prompt cache whole (`navigator.deferred`).
+    """Tool search for the model of a graph, which keeps the prompt cache valid (`navigator.deferred`).
 
-    The model's node calls the model with `offer` and returns the answer that `take` reads; the two tools go to the
-    ToolNode. The node itself stands before the model and shows the tools that similar requests called; it is optional::
+    The model's node calls the model with `offer` and returns the result of `take`; the two tools go to the ToolNode.
+    The node itself is optional: put it before the model, and it shows the tools that similar requests called::
 
         retriever = ToolRetriever(memory, tools)
 
@@ -377,8 +382,8 @@ class ToolRetriever(StepNode):
 
     Args:
         memory: the memory.
-        tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
-        search: how tools are found (`ToolSearch`).
+        tools: the agent's tools, LangChain tools or functions. In an agent, defaults to the tools of each model call.
+        search: options of the search (`ToolSearch`).
         always: more names of tools that are always offered.
     """
 
@@ -406,14 +411,14 @@ class ToolRetriever(StepNode):
         self.tools: list[BaseTool] = step.deferred.tools
 
     def offer(self, messages: Sequence[Any], model: Any = None) -> Offer:
-        """Return the tools to bind, and the messages as the model is to see them.
+        """Return the tools to bind, and the messages to send to the model.
 
         Args:
             messages: the history, with the memory's hints.
-            model: that is asked; for an unknown one the portable way is taken.
+            model: the called model; an unknown one gets the portable mode.
         """
         tools = self.step.given or ()
-        if not is_active():  # an agent with the memory off works as one without it
+        if not is_active():  # with the memory off, an agent works as without it
             own = self.step.tools
             return Offer([tool for tool in tools if tool not in own], list(messages))
         return self.step.deferred.offer(tools, messages, model)
@@ -433,7 +438,7 @@ class ExecutableTools:
 
 def executable_tools(tools: Iterable[ToolLike]) -> ExecutableTools:
     """Return tools as a ``ToolNode`` executes them: functions become tools."""
-    if isinstance(tools, Iterator):  # it can be read once
+    if isinstance(tools, Iterator):  # an iterator can be read only once
         tools = list(tools)
     executable = ExecutableTools([], read_tools(tools))
     for tool in tools:
@@ -453,9 +458,10 @@ NO_PROMPT: Final = (
 
 
 class InertiaShortcut(StepNode):
-    """Stands before the model: learns what is new in the run, then makes the next call itself or lets the model answer.
+    """A node before the model: it learns the new turns of the run, then makes the next call itself or lets the model
+    answer.
 
-    Put it where the model is called, and let it decide the way on::
+    Route every edge to the model through it, and let it choose the next node::
 
         builder.add_node("inertia", InertiaShortcut(memory, tools))
         builder.add_edge(START, "inertia")
@@ -468,17 +474,17 @@ class InertiaShortcut(StepNode):
     Args:
         memory: the memory.
         tools: the agent's tools: their marks say which calls change something.
-        policy: when to act; the memory's own if None.
+        policy: when to act. Defaults to the memory's own.
         model: the model that the agent asks. If its API refuses turns that it did not make (`PROVIDER_RULES`), no
-            shortcut is taken. None: no API is taken to refuse them.
+            shortcut is taken. If None, the node assumes that the API accepts them.
         prefetch: run likely look-ups while the model is asked (`Prefetch` says which). The results are served by
             ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``, of a
             `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids.
         gated: names of tools that must not run before their call went through an approval or ``interrupt_before``,
             which the node cannot see: they are not prefetched.
         system: the system prompt that the model's node adds: a text, or a function of the state and the runtime that
-            returns it. If None, the node does not know what else the model sees, and uses no value of the prompt or of
-            the run's context. ``""`` says that there is no prompt.
+            returns it. If None, the prompt is unknown, and the node uses no value of the prompt or of the run's
+            context. ``""`` means that the model gets no system prompt.
     """
 
     step: Shortcut
@@ -526,10 +532,10 @@ class InertiaShortcut(StepNode):
         return call
 
     def update(self, call: Call, output: StepOutput) -> Any:
-        """Return the call in the messages; None if the model is to answer."""
+        """Return the call in the messages; None if the model should answer."""
         if output.answer is not None:
             return {self.messages_key: [output.answer]}
-        # The model's own node asks the model, so the prefetch begins here, without seeing the answer arrive.
+        # The model's own node asks the model, so the prefetch begins here, before the answer is seen.
         if self.step.prefetcher is not None and is_active():
             self.step.prefetcher.begin_unseen(call)
         return None
@@ -538,7 +544,8 @@ class InertiaShortcut(StepNode):
 def shortcut_condition(
     state: Any, *, messages_key: str = "messages", tools: str = "tools", agent: str = "agent"
 ) -> Literal["tools", "agent"] | str:
-    """Return the way on from an `InertiaShortcut`, like ``tools_condition``: to the tools if it made a call.
+    """Return the next node after an `InertiaShortcut`, like ``tools_condition``: the tools if it made a call, otherwise
+    the model.
 
     Use ``functools.partial(shortcut_condition, tools=…, agent=…)`` for nodes with other names.
     """

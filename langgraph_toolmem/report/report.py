@@ -20,21 +20,21 @@ from langgraph_toolmem.report.savings import NOTHING_SAVED, MeanCall, Saved, Tok
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
 _SHADOW: Final = "shadow"
-"""Mode of an agent that only watches."""
+"""Mode of an agent that only predicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """Sizes of the printed report, and bounds of its judgement. The page shows more.
+    """Sizes of the printed report, and thresholds of its summary. The page shows more.
 
     Attributes:
         lines: of the whole report.
-        agents: that are described, those seen last.
-        changes: of the memory that are shown.
-        wrong: wrong calls that are shown.
-        threads: that a sentence names.
+        agents: number of described agents, those seen last.
+        changes: number of shown changes by the memory.
+        wrong: number of shown wrong calls.
+        threads: number of threads that a sentence names.
         few_checks: checks below which the report gives no share.
-        right: share of right checks below which the wrong ones are worth a look.
+        right: share of right checks below which the report points to the wrong calls.
     """
 
     lines: int = 40
@@ -57,7 +57,7 @@ class ToolReport:
         calls: executed calls, the model's and the shortcut's.
         failed: of these, how many failed.
         skipped: calls made without asking the model.
-        right, wrong: checked proposals that the model's call equalled, or not.
+        right, wrong: checked proposals that equalled the model's call, or did not.
     """
 
     calls: int = 0
@@ -90,7 +90,7 @@ class ShadowReport:
         agent: its name; "" if it has none.
         turns: its model turns.
         would_save: model calls that the memory would have saved.
-        wrong: calls that it would have made and the model did not. They save nothing.
+        wrong: calls that it would have made and the model did not make. They save nothing.
         writes: True if the policy names tools that may change something.
         threads: of the wrong calls, newest first.
     """
@@ -103,7 +103,7 @@ class ShadowReport:
     threads: tuple[str, ...] = ()
 
     def in_words(self, waiting: float | None, currency: str | None) -> str:
-        """Return what the agent would have saved, and what would have been wrong, in one or two sentences."""
+        """Return the possible savings of the agent and its wrong calls in one or two sentences."""
         name, kind = "the agent", "look-ups"
         if self.agent:
             name = f"agent {self.agent!r}"
@@ -151,7 +151,7 @@ class HoldoutReport:
     held_out: Side = field(default_factory=Side)
 
     def sentences(self) -> list[str]:
-        """Return the comparison in sentences; a figure that one side lacks is left out."""
+        """Return the comparison in sentences, without figures that one side does not have."""
         ours, without = self.memory, self.held_out
         lines = [
             f"Held out, without hints and without calls in the model's place: {without.episodes:,} of "
@@ -179,12 +179,12 @@ class Report:
     Attributes:
         turns: model turns seen, shortcuts included.
         calls: tool calls that the model chose.
-        answers: turns that the model answered in words.
+        answers: turns that the model answered with text.
         skipped: LLM calls skipped: turns that the shortcut took.
         skipped_failed: of these, how many of the calls failed.
         skipped_stopped: of these, how many calls a person or a limit stopped before they were executed.
-        right, wrong: proposals checked against the model (shadow and audit) that its call equalled, or not.
-        precision: right / (right + wrong); None before any check.
+        right, wrong: proposals checked against the model (shadow and audit) that equalled its call, or did not.
+        precision: right / (right + wrong); None before the first check.
         saved: model calls that the memory saved, with their seconds, tokens and money, estimated by the mean of the
             calls made.
         model_seconds: seconds of waiting for the model; None if no model call was timed.
@@ -193,10 +193,10 @@ class Report:
         currency: of the money; None without a price.
         shadow: the agents in shadow mode whose calls were checked.
         runs_judged, runs_good: runs with feedback; of these, the good ones.
-        judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
+        judged_with_shortcut, good_with_shortcut: the same for runs in which the shortcut acted.
         tools: per tool.
         sections: each method's part, by its name; ``report["sit"]`` has its figures.
-        holdout: episodes with the memory against those held out; None without ``holdout=``.
+        holdout: episodes with the memory compared with held-out episodes; None without ``holdout=``.
         jobs: background work.
         problems: storage problems, if any.
     """
@@ -249,12 +249,12 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         plain = asdict(self)
-        # Figures alone: sentences and tables say the same for people.
+        # Only the figures: sentences and tables repeat them for people.
         plain["sections"] = {name: section["figures"] for name, section in plain["sections"].items()}
         return plain
 
     def __str__(self) -> str:
-        # Two lines stay for the tools: the most used one, and how many there are more.
+        # Two lines are left for the tools: the most used one, and the number of the others.
         lines = self.lines()[: REPORT_LIMITS.lines - 2]
         tools = self.tools_by_use()
         width = max(map(len, self.tools), default=0)
@@ -269,8 +269,8 @@ class Report:
         return "\n".join(lines)
 
     def lines(self) -> list[str]:
-        """Return all but the tools: the judgement, problems, what to review, and what each method says."""
-        # Problems and what the memory did by itself come before the figures: the report is cut at its end.
+        """Return all lines except the tools: summary, problems, calls to review, and the sentences of each method."""
+        # Problems and the memory's own changes come before the figures, because the report is cut at its end.
         lines = [self.headline()]
         for problem in self.problems:
             lines.append(f"Problem: {problem}")
@@ -305,14 +305,14 @@ class Report:
         return lines
 
     def headline(self) -> str:
-        """Return one sentence with a judgement: what was saved, how often it was right, and whether to trust it."""
+        """Return the summary in one sentence: savings, share of right calls, and whether to trust the memory."""
         if not self.turns:
             return "Nothing was seen yet."
         checks = self.right + self.wrong
         saved = self._savings()
         if not checks:
             return f"{saved}; nothing was checked yet: too early to trust it."
-        # The lower limit of the share, not the share: 20 of 20 right checks are no 100 %.
+        # The lower limit of the share, not the share: 20 of 20 right checks do not mean 100 %.
         least = ""
         if checks >= REPORT_LIMITS.few_checks:
             least = f", at least {math.floor(100 * lower_limit(self.right, checks))} %"
@@ -325,7 +325,7 @@ class Report:
         for agent in self.shadow:
             would_save += agent.would_save.calls
             watched += agent.turns
-        # "Saved 0 of 200" read as a failure where every agent only watched.
+        # "Saved 0 of 200" read as a failure if every agent was in shadow mode.
         if self.shadow and not self.saved.calls:
             return f"Would have saved {would_save:,} of {watched:,} model calls in shadow mode"
         if self._watches_only():
@@ -336,12 +336,12 @@ class Report:
         return saved
 
     def _watches_only(self) -> bool:
-        """Return True if no agent ever acted: each is in shadow mode."""
+        """Return True if all agents are in shadow mode."""
         modes = {agent["mode"] for agent in self["inertia"].get("agents", ())}
         return modes == {_SHADOW} and not self.saved.calls
 
     def worth(self) -> list[str]:
-        """Return what the memory saved or would have saved, and the processor time that it took."""
+        """Return the memory's savings or possible savings, and the processor time that it used."""
         lines = []
         about = self.saved.in_words(self.waiting, self.currency)
         if self.saved.calls and about:
@@ -358,7 +358,7 @@ class Report:
         return lines
 
     def setup(self) -> list[str]:
-        """Return how the memory is set up: mode, policy, and what tools are declared to do."""
+        """Return the memory's settings: mode, policy, and the declared side effects of tools."""
         inertia = self["inertia"]
         if "mode" not in inertia:
             return []
@@ -369,7 +369,8 @@ class Report:
                 f"Mode: {inertia['mode']}; policy: {inertia['kind']}. Declared: {reads:,} tools that only read, "
                 f"{writes:,} that may write without the model."
             ]
-        # Policies are the agents' own: two agents on one memory may differ in mode and in what they may write.
+        # Each agent has its own policy: two agents on one memory may differ in mode and in the tools that they may
+        # call.
         lines = [_agent_in_words(agent) for agent in agents[:most]]
         if len(agents) > most:
             lines.append(f"and {len(agents) - most:,} agents or policies more")
@@ -377,12 +378,12 @@ class Report:
         return lines
 
     def withdrawn(self) -> list[str]:
-        """Return what the memory may not do at present, although the policy allows it."""
+        """Return the calls that the memory may not make at present, although the policy allows them."""
         inertia = self["inertia"]
         lines = []
         for tool in inertia.get("refused", ()):
             lines.append(f"{tool}: a person refused or edited such a call")
-        # `is False`: without the shortcut there is no such figure.
+        # `is False`: without the shortcut the figure does not exist.
         if inertia.get("budget_open") is False:
             lines.append("calls in the model's place: the budget of misses is used up")
         return lines
@@ -439,7 +440,7 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
     if agent["never"]:
         never = f"; never without the model: {', '.join(agent['never'])}"
     result = f"It saved {agent['saved']:,} of {agent['turns']:,} model calls."
-    # "It saved 0" would read as a failure of an agent that only watches.
+    # "It saved 0" would read as a failure of an agent in shadow mode.
     if agent["mode"] == _SHADOW and not agent["saved"]:
         result = f"It watched {agent['turns']:,} model calls."
     return f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. {result}"
@@ -447,7 +448,7 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
 
 def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
     """Return which kinds of calls, such as reads and writes, can be trusted by their checks."""
-    # Apart for reads and writes: many checks of look-ups say nothing of changes. The worst judgement comes first.
+    # Reads and writes are separate: many checks of look-ups prove nothing about changes. The worst result comes first.
     judged: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
     for kind, record in kinds.items():
         checks = record["checks"]
@@ -475,7 +476,7 @@ def make_report(
     price: TokenPrice | None = None,
     holdout: HoldoutReport | None = None,
 ) -> Report:
-    """Read the report out of the graph; `price` turns the tokens saved into money."""
+    """Make the report from the graph; `price` turns saved tokens into money."""
     counters = graph.counters
 
     def number(name: str) -> int:
@@ -552,7 +553,7 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
     """Return the agents in shadow mode whose calls were checked."""
     reports = []
     for agent in inertia.get("agents", ()):
-        # An agent that acted and was never checked in shadow mode has nothing that it would have saved.
+        # An agent that acted and was never checked in shadow mode has no possible savings.
         record = agent["shadow"]
         if not record["checks"]:
             continue
@@ -561,7 +562,7 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
         for row in inertia["wrong_calls"]:
             if row["agent"] == agent["key"] and row["thread"]:
                 threads[row["thread"]] = None
-        # Wrong calls save nothing: the model has to be asked all the same.
+        # Wrong calls save nothing: the model has to be asked anyway.
         would_save = mean.times(record["right"], price)
         writes = bool(agent["may_write"])
         reports.append(ShadowReport(agent["name"], agent["turns"], would_save, record["wrong"], writes, tuple(threads)))
@@ -615,7 +616,7 @@ def _arm(episodes: Sequence[Episode]) -> Side:
         if episode.good is not None:
             judged += 1
             good += episode.good >= GOOD
-        # Without calls or without usage, an episode says nothing of the mean; as 0 it would flatter its side.
+        # An episode without calls or without usage does not change the mean; as 0 it would favour its side.
         if episode.calls:
             calls.append(episode.calls)
         if episode.tokens:

@@ -99,9 +99,9 @@ class MeanCall:
     """The mean model call of a memory's record.
 
     Attributes:
-        seconds: of a call whose answer asks for tools: only such calls are ever saved. None if none was timed.
+        seconds: of a call whose answer asks for tools: only such calls are saved. None without a timed call.
         input_tokens, output_tokens, cached_tokens: of all calls with usage; None if there are none.
-        waited: seconds of all model calls that were timed; None if none was.
+        waited: seconds of all timed model calls; None without a timed call.
     """
 
     seconds: float | None = None
@@ -115,11 +115,11 @@ class MeanCall:
         """Read the means out of the counters of the evidence graph."""
         seconds = given = made = waited = None
         cached = 0.0
-        # Calls that were answered in words have a mean of their own: they are never saved.
+        # Calls that were answered with text have a mean of their own: they are never saved.
         timed = counters.get(TIMED_CALLS, 0)
         if timed:
             seconds = counters.get(CALL_SECONDS, 0.0) / timed
-        # Apart from `timed`: an agent that only answered in words has waited, but shows no mean of what is saved.
+        # Not the same as `timed`: an agent that only answered with text has waited, but has no mean of saved calls.
         if timed + counters.get(TIMED_WORDS, 0):
             waited = counters.get(CALL_SECONDS, 0.0) + counters.get(WORD_SECONDS, 0.0)
         with_usage = counters.get("turns_with_tokens", 0)
@@ -130,8 +130,8 @@ class MeanCall:
         return cls(seconds, given, made, cached, waited)
 
     def times(self, calls: int, price: TokenPrice | None) -> Saved:
-        """Return what so many calls cost."""
-        # Estimated by the mean of the calls made: a call that was saved has no seconds and no tokens of its own.
+        """Return the cost of so many calls."""
+        # Estimated by the mean of the calls made: a saved call has neither seconds nor tokens of its own.
         seconds = given = made = money = None
         if self.seconds is not None:
             seconds = calls * self.seconds
@@ -143,7 +143,7 @@ class MeanCall:
         return Saved(calls, seconds, given, made, money)
 
 
-# --- in words ---
+# --- texts ---
 
 
 def money_in_words(amount: float, currency: str | None) -> str:
