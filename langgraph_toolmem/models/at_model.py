@@ -32,12 +32,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_OVER: Final = (GraphBubbleUp, CancelledError)
-"""An interrupt, a drain, a cancelled call: the run is not over, or its caller gave it up. No tool or model failed."""
+"""An interrupt, a drain, a cancelled call: the run is not over, or its caller gave it up. It is not a failure of a tool
+or a model.
+"""
 
 
 @dataclass(slots=True)
 class ModelAsk:
-    """A request to the model: its parts that the memory may change."""
+    """The parts of a request to the model that the memory may change."""
 
     system: SystemMessage | None
     messages: list[Any]
@@ -51,7 +53,7 @@ class ModelAnswer:
 
     Attributes:
         messages: of the answer.
-        response: of the host's model, whole, as the host gave it; None if the memory answers in the model's place.
+        response: the complete response of the host's model; None if the memory answers in the model's place.
         counts: True if the memory's message counts as a model call of the host, in its limits.
     """
 
@@ -66,7 +68,7 @@ class Asking:
 
     Attributes:
         listener: to its answer.
-        streams: False: the answer is not streamed to the user while it is made.
+        streams: If False, the answer is not streamed to the user while it is made.
     """
 
     listener: Any = None
@@ -116,7 +118,8 @@ class AtModel:
         request = RequestParts(ask.system, ask.messages, ask.tools, ask.settings, call.model, call.tool_choice)
         with self.errors:
             self._begin(call, owner, turn)
-        # An answer was made for look-ups that leave one by one: each of them has a model call, which asks nobody.
+        # The model has answered for look-ups that leave one by one: each of them has a model call that does not ask the
+        # model.
         waiting = self._or_log(self._waiting, call, request)
         if waiting is not None:
             self._keep(open_call, turn, waiting.messages)
@@ -129,7 +132,7 @@ class AtModel:
                 return ModelAnswer([output.answer])
             ask = self._without(ask, call, output)
             outputs.append(output)
-        # Behind all steps: a call in place of the model needs no hints, and all hints stand in one message.
+        # After all steps: a call in place of the model needs no hints, and all hints are in one message.
         ask = self._or_log(self._hinted, ask, call, outputs) or ask
         exchange = yield from self._looked_up(call)
         try:
@@ -138,11 +141,11 @@ class AtModel:
             else:
                 answer = yield from self._ask_and_prefetch(ask, call, asks)
         except Exception as error:
-            # A retry or a fallback of the host may handle it: it is pending until the thread goes on.
+            # A retry or a fallback of the host may handle the error: it is pending until the thread continues.
             if not isinstance(error, _NOT_OVER):
                 self._model_failed(open_call, turn, call, error)
             raise
-        # Empty by now if the provider refused them.
+        # It is empty by now if the provider refused the look-ups.
         if exchange.steps:
             answer = self._or_log(self._first_given_out, call, request, exchange, answer) or answer
         self._keep(open_call, turn, answer.messages)
@@ -158,7 +161,7 @@ class AtModel:
             return (yield from self._ask(ask, call, asks, Asking()))
         try:
             answer = yield from self._ask(ask, call, asks, Asking(batch.listener))
-        # Also a caller that gave the call up: nothing started for it may go on.
+        # Also if the caller gave the call up: work that was started for it must end.
         except BaseException:
             prefetcher.dropped(batch)
             raise
@@ -168,7 +171,7 @@ class AtModel:
         """Ask the model, with the tools that tool search offers it."""
         offer = self._offer(ask, call)
         costs = self.core.costs
-        # The model's time alone, so that the report does not count the memory's own work as waiting.
+        # Only the model's time, so that the report does not count the memory's own work as waiting.
         begun = costs.clock()
         answer = yield from asks(replace(ask, tools=offer.tools, messages=self._readable(call, offer.messages)), how)
         costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
@@ -185,9 +188,9 @@ class AtModel:
         return Exchange()
 
     def _ask_with(self, exchange: Exchange, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
-        """Ask the model with the exchange behind its messages, then as quoted data, then without.
+        """Ask the model with the look-ups after its messages, then as quoted data, then without.
 
-        Each time the next one if the provider refuses the request.
+        The next form is tried if the provider refuses the request.
         """
         assert self._context is not None
         shown = replace(ask, messages=[*ask.messages, *exchange.messages()])
@@ -203,7 +206,9 @@ class AtModel:
         return (yield from self._ask(ask, call, asks, Asking()))
 
     def _readable(self, call: Call, messages: list[Any]) -> list[Any]:
-        """Return the messages as the provider takes them: without turns that the model did not make, if it refuses."""
+        """Return the messages in the form that the provider accepts: without turns that the model did not make, if it
+        refuses them.
+        """
         if self._context is None:
             return messages
         readable = self._or_log(self._context.readable, call, messages)
@@ -217,7 +222,7 @@ class AtModel:
         return answer if step is None else ModelAnswer([step.call_message()], counts=True)
 
     def _waiting(self, call: Call, request: RequestParts) -> ModelAnswer | None:
-        """Return what was kept for this request: the next look-up, or the model's answer."""
+        """Return the kept answer to this request: the next look-up, or the model's answer."""
         if self._context is None:
             return None
         kept = self._context.waiting(call, request)
@@ -227,8 +232,8 @@ class AtModel:
         return kept
 
     def _owner_of(self, call: Call) -> CallOwner:
-        # By the state's messages where there are some: the host's middleware may trim those of the request, and the
-        # first one stands for a run without a thread id.
+        # By the state's messages if there are any: the host's middleware may trim those of the request, and the first
+        # one identifies a run without a thread id.
         messages = None
         if isinstance(call.state, Mapping):
             messages = call.state.get("messages")
@@ -239,7 +244,7 @@ class AtModel:
         return call.messages
 
     def _begin(self, call: Call, owner: CallOwner, turn: str) -> None:
-        """Learn what the state shows of earlier calls, and note that a model call begins."""
+        """Learn the earlier calls that the state shows, and record that a model call begins."""
         core = self.core
         core.open_calls.begin(owner, turn, call.messages)
         new = core.lifecycle.before_model(
@@ -258,7 +263,7 @@ class AtModel:
             self.core.open_calls.answered(open_call, turn)
 
     def _without(self, ask: ModelAsk, call: Call, output: StepOutput) -> ModelAsk:
-        """Return the request without the tools that a step took out, and note in the call those that are left."""
+        """Return the request without the tools that a step removed, and record the remaining ones in the call."""
         if not output.left_out:
             return ask
         left = [tool for tool in ask.tools if name_of(tool) not in output.left_out]
@@ -269,7 +274,7 @@ class AtModel:
         return replace(ask, tools=left)
 
     def _hinted(self, ask: ModelAsk, call: Call, outputs: Sequence[StepOutput]) -> ModelAsk:
-        # Only asked for where hints need the run: parsing it costs each model call.
+        # Read only if hints need the run, because parsing it costs time at each model call.
         def read() -> Run:
             return self.core.read(call.messages, call.thread_id)
 
@@ -301,7 +306,7 @@ class AtModel:
             return answer
         taken: list[Any] = []
         for message in answer:
-            # The model calls tools by `call_tool`; the host knows the real ones alone.
+            # The model calls tools by `call_tool`; the host knows only the real tools.
             if isinstance(message, AIMessage):
                 message = self._deferred.take(message, ask.tools, insisted=call.insisted)
                 self._deferred.note(offer, message, ask.tools, ask.messages)
@@ -311,8 +316,8 @@ class AtModel:
     # --- the end of a run, and errors ---
 
     def end(self, call: Call) -> StepGenerator[Any]:
-        """Learn the last answer, and let the steps act that act at the end of a run."""
-        # The end of a run shows its last answer, for which no further model call comes.
+        """Learn the last answer, and run the steps that act at the end of a run."""
+        # The end of a run shows its last answer: it is the last chance to learn it.
         with self.errors:
             call.messages = self.core.open_calls.end(self._owner_of(call), call.messages)
             new = self.core.lifecycle.observe(call.messages, call.owner)
@@ -332,14 +337,14 @@ class AtModel:
             self.core.open_calls.failed(open_call, turn, ends)
 
     def tool_returned(self, request: ToolCallRequest) -> None:
-        """Note that a tool call returned: earlier errors of it were handled by a retry."""
+        """Record that a tool call returned: a retry handled its earlier errors."""
         with self.errors:
             open_call = self._open_call_of(request)
             if open_call is not None:
                 self.core.open_calls.tool_returned(open_call, request.tool_call["id"] or "")
 
     def tool_failed(self, request: ToolCallRequest, error: Exception) -> None:
-        """Note that a tool call raised: the run ends with it unless a middleware outside handles it."""
+        """Record that a tool call raised: the run ends unless an outer middleware handles the error."""
         if isinstance(error, _NOT_OVER):
             return
         with self.errors:
@@ -347,7 +352,7 @@ class AtModel:
             call_id = request.tool_call["id"] or ""
             messages = self.recorder.messages_of(request)
             open_call = self._open_call_of(request)
-            # Another process asked the model, or the call was settled: nothing more was expected of it.
+            # Another process asked the model, or the call was settled already.
             if open_call is None:
                 open_call = OpenCall(owner_of_call(owner, messages), ThreadHistory(messages))
                 self.core.open_calls.answered(open_call, turn_of(messages))

@@ -28,7 +28,8 @@ class Mixins:
     Attributes:
         attribute: private attribute of the model that they read.
         generates: has ``_generate`` and ``_agenerate``.
-        streams: has ``_stream``. Left out for a model without it: LangChain would take it for one that can stream.
+        streams: has ``_stream``. Left out for a model without it, because LangChain would conclude that the model can
+            stream.
         streams_async: has ``_astream``; likewise.
     """
 
@@ -47,7 +48,7 @@ def copy_with(model: Model, mixins: Mixins, value: Any) -> Model:
         value: of the mixins' attribute.
     """
     copied: Model = copy.copy(model)
-    # Past pydantic's own `__setattr__`, which takes fields alone and may forbid changes.
+    # Not by pydantic's own `__setattr__`, which accepts only fields and may forbid changes.
     object.__setattr__(copied, "__class__", _subclass(type(model), mixins))
     private = dict(getattr(copied, "__pydantic_private__", None) or {})
     private[mixins.attribute] = value
@@ -63,7 +64,7 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
         before.append(mixins.streams)
     if base._astream is not BaseChatModel._astream:
         before.append(mixins.streams_async)
-    # Under the name of the model's class: traces, serializers and providers' checks by name see no other model.
+    # With the name of the model's class: traces, serializers and providers' checks by name see the same model.
     members = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
@@ -71,7 +72,7 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
         "__annotations__": {mixins.attribute: Any},
         mixins.attribute: PrivateAttr(default=None),
     }
-    # By pydantic's metaclass, which makes the private attribute.
+    # pydantic's metaclass makes the private attribute.
     make: Any = type(base)
     made: type[BaseChatModel] = make(base.__name__, (*before, base), members)
     return made
@@ -96,7 +97,7 @@ def chunk_of(message: BaseMessage, generation_info: dict[str, Any] | None = None
 
 
 def message_of(chunk: ChatGenerationChunk) -> AIMessage:
-    """Return the answer that the joined chunks of a stream are."""
+    """Return the joined chunks of a stream as an answer."""
     message = chunk.message
     return AIMessage(
         content=message.content,

@@ -39,7 +39,7 @@ class Surroundings:
 
     Attributes:
         models: models that may be asked besides the agent's own, such as fallbacks.
-        interceptors: what may hold a tool call back.
+        interceptors: everything that may hold a tool call back.
         always: names of tools that are always offered.
         tools: names of tools of the host's middleware.
         recorded: True if the memory is at the tools too, and serves the results of look-ups.
@@ -61,7 +61,7 @@ class FeatureKind:
     Attributes:
         node: class of the node that the feature is made of.
         settings: class of its settings; None if it has none.
-        argument: of the node, which takes the settings.
+        argument: the node's argument for the settings.
     """
 
     node: type[StepNode]
@@ -91,7 +91,7 @@ SETTINGS: Final[Mapping[str, type]] = {
 }
 """Features that work within another node, or next to the memory."""
 READERS: Final = ("recall", "planning", "preferences")
-"""Features that read the runs which `reflect` keeps."""
+"""Features that read the runs kept by `reflect`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class MemoryOptions:
     """The features of a memory at a model; `tool_memory_middleware` describes each.
 
     Raises:
-        ConfigurationError: an option is neither True, False, nor of a class that it takes.
+        ConfigurationError: an option is neither True nor False nor of an accepted class.
     """
 
     shortcut: bool | InertiaPolicy | InertiaShortcut = True
@@ -117,7 +117,7 @@ class MemoryOptions:
     def __post_init__(self) -> None:
         """Checks types, and turns `reflect` on for the features that read the kept runs."""
         if self.reflect is None:
-            # Otherwise a beginner's `recall=True` would find nothing for ever: nobody keeps the runs.
+            # Otherwise a beginner's `recall=True` would never find a run, because runs would not be kept.
             object.__setattr__(self, "reflect", self._reads_kept_runs())
         for feature, kind in FEATURES.items():
             _check_option(feature, getattr(self, feature), kind.classes)
@@ -165,8 +165,8 @@ def _check_option(feature: str, given: Any, classes: tuple[type, ...]) -> None:
 def steps_for(memory: ToolMemory, around: Surroundings, options: MemoryOptions) -> list[Step[Any]]:
     """Return the steps of the features, in the order in which they are asked at a model call.
 
-    Preferences come first: no shortcut goes to a tool that they leave out. Hints come behind the shortcut: a skipped
-    model call needs none of them.
+    Preferences come first, so that the shortcut never calls a tool that they leave out. Hints come after the shortcut,
+    because a skipped model call does not need them.
 
     Raises:
         ConfigurationError: a feature needs a method that the memory does not have.
@@ -191,13 +191,13 @@ def steps_for(memory: ToolMemory, around: Surroundings, options: MemoryOptions) 
 
 
 def _shortcut(memory: ToolMemory, around: Surroundings, options: MemoryOptions) -> StepNode | None:
-    """Return the node of the shortcut; in shadow mode where only look-ups before the model need its decisions."""
+    """Return the node of the shortcut; in shadow mode if only look-ups before the model need its decisions."""
     alone = _feature_on_decisions(options)
     if alone and not options.has("shortcut"):
         policy = method_of(memory, Inertia, alone).policy
-        # It predicts and never acts: the look-ups rest on its decisions.
+        # It predicts and never acts: the look-ups are chosen by its decisions.
         options = replace(options, shortcut=policy.with_(shadow=True))
-    # Without tools of its own: here the model call has those that the request offers.
+    # Without tools of its own: here the model call has the tools that the request offers.
     node = options.node("shortcut", memory, tools=())
     if node is not None:
         step = cast("Shortcut", node.step)

@@ -51,10 +51,10 @@ NO_CONFIG: Final = (
     "graph, or pass the node's config: model.invoke(messages, config). (Async nodes before Python 3.11 must pass it.)"
 )
 _FORCED: Final = "forced"
-"""Stands for a provider's own setting that forces a tool call."""
+"""Represents a provider's own setting that forces a tool call."""
 
 _BUSY: ContextVar[bool] = ContextVar("toolmem_model_is_asked", default=False)
-"""True while the model itself is asked: what it calls of itself goes past the memory."""
+"""True while the model itself is asked: its calls of its own methods do not ask the memory."""
 _GIVEN: ContextVar[RunnableConfig | None] = ContextVar("toolmem_given_config", default=None)
 """The config that the caller passed to ``invoke`` or ``stream``."""
 
@@ -79,7 +79,7 @@ def with_tool_memory(
     """Return a copy of a chat model that asks the memory first, for any graph.
 
     The copy is an instance of the model's own class, so ``bind_tools``, ``with_structured_output``, streaming, retries
-    and prompt caching work as before. It asks the memory only where tools are bound::
+    and prompt caching work as before. It asks the memory only if tools are bound::
 
         model = with_tool_memory(ChatOpenAI(model="gpt-5.1"), memory, tools=tools)
         agent = create_react_agent(model, tools, checkpointer=checkpointer)
@@ -87,16 +87,16 @@ def with_tool_memory(
     Thread and user come from the run's config. An answer is learned when the next model call of its thread shows it, or
     a minute later, at `ToolMemory.flush` or `close`. Results of prefetched look-ups are served by a `Recorder` on the
     same memory: ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``.
-    Where an LLM cache is set, the memory is not asked: the cache would keep its calls as the model's.
+    With an LLM cache the memory is not asked, because the cache would keep its calls as the model's.
 
     Args:
         model: a chat model, before tools are bound to it.
         memory: the memory; models and agents may share one.
-        tools: the tools that are executed, with their marks. Of other bound tools nothing is known.
+        tools: the tools that are executed, with their marks. The marks of other bound tools are unknown.
         gated: names of tools that must not run before their call went through an approval or ``interrupt_before``.
         shortcut: see `tool_memory_middleware`, also for the other features.
         prefetch: see there.
-        context: see there. It begins once a tool call went through a `Recorder`.
+        context: see there. It begins after the first tool call that passed a `Recorder`.
         recall: see there.
         suggest: see there; the summary tool is left out.
         planning: see there.
@@ -105,7 +105,7 @@ def with_tool_memory(
         name: for the log.
 
     Raises:
-        ConfigurationError: an argument cannot work, such as a model that has tools bound.
+        ConfigurationError: an argument is invalid, such as a model with bound tools.
     """
     checked(memory, "with_tool_memory")
     if not isinstance(model, BaseChatModel):
@@ -154,10 +154,11 @@ class ModelMemory:
 
     def begin(self, model: BaseChatModel, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> _Turn | None:
         """Return the model call as the memory sees it; None if the memory is not asked."""
-        # Without tools it is no step of an agent: a summarizer, or a structured answer, may use the same model.
+        # Without tools the call is not a step of an agent: a summarizer, or a structured answer, may use the same
+        # model.
         if _BUSY.get() or not kwargs.get("tools") or env_mode() == "off" or _is_cached(model):
             return None
-        # Without thread and user, runs of different people would be taken for one.
+        # Without thread and user, runs of different people would be treated as one.
         given = _GIVEN.get()
         if not (given or {}).get("configurable") and var_child_runnable_config.get() is None:
             warn_once(NO_CONFIG, self.name)
@@ -172,7 +173,7 @@ class ModelMemory:
         system = _system_of(messages)
         others = [message for message in messages if message is not system]
         runtime = runtime_of(config)
-        # The executed tool where it is known: what was bound is a schema, without the marks of the tool.
+        # The executed tool if it is known: the bound tool is a schema, without the marks of the tool.
         offered: list[Any] = []
         for bound in _bound_tools(kwargs["tools"]):
             offered.append(self._tools.get(name_of(bound) or "", bound))
@@ -194,7 +195,7 @@ class ModelMemory:
                 seen_messages(others, others),
                 runtime,
                 private=self.at_model.core.private,
-                # Nothing of the host comes between here and the provider.
+                # There is no code of the host between here and the provider.
                 complete=True,
             ),
         )
@@ -214,7 +215,7 @@ class _Turn:
     Attributes:
         costs: of the memory.
         streamed: True if the chunks of the answer have left already.
-        listener: to the streamed answer, for prefetching; None if nobody listens.
+        listener: to the streamed answer, for prefetch; None without a listener.
     """
 
     def __init__(self, at_model: AtModel, call: Call, ask: ModelAsk) -> None:
@@ -224,7 +225,9 @@ class _Turn:
         self.listener: Any = None
 
     def body(self) -> StepGenerator[Any]:
-        """Return the memory's own call, or the model's answer. It is sent the model's result, or its chunks joined."""
+        """Return the memory's own call, or the model's answer. The generator is sent the model's result, or its joined
+        chunks.
+        """
 
         def asks(ask: ModelAsk, how: Asking) -> StepGenerator[ModelAnswer]:
             self.streamed, self.listener = how.streams, how.listener
@@ -240,17 +243,17 @@ class _Turn:
         return (yield from self._at_model.around(self._call, self._ask, asks))
 
     def changed(self, ask: ModelAsk, kwargs: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
-        """Return messages and settings for the model, with what the memory changed in them."""
+        """Return messages and settings for the model, with the memory's changes."""
         messages: list[BaseMessage] = []
         if ask.system is not None:
             messages.append(ask.system)
         messages += ask.messages
         changed = {**kwargs, **ask.settings}
-        # The mark of the cache is a setting; behind a hint it moves to the message before.
+        # The mark of the cache is a setting; with a hint it moves to the message before the hint.
         for name in self._ask.settings:
             if name not in ask.settings:
                 del changed[name]
-        # The memory only takes tools out; untouched, they are the host's own object, as it bound them.
+        # The memory only removes tools; unchanged, they are the host's own object, as it bound them.
         if len(ask.tools) != len(kwargs["tools"]):
             changed["tools"] = ask.tools
         return messages, changed
@@ -265,7 +268,7 @@ class _Turn:
 
 
 class _Invokes:
-    """Keeps the caller's config, and asks the memory where the model would generate an answer."""
+    """Keeps the caller's config, and asks the memory before the model generates an answer."""
 
     _toolmem: Any
 
@@ -321,7 +324,7 @@ class _Invokes:
 
 
 class _Streams:
-    """The same where the model streams. LangChain takes a model with ``_stream`` for one that can stream."""
+    """The same for a model that streams. For LangChain, a model with ``_stream`` can stream."""
 
     _toolmem: Any
 
@@ -348,7 +351,7 @@ class _Streams:
 
 
 class _AsyncStreams:
-    """The same where the model has async code of its own to stream."""
+    """The same for a model with its own async code to stream."""
 
     _toolmem: Any
 
@@ -383,7 +386,7 @@ _MIXINS: Final = Mixins("_toolmem", _Invokes, _Streams, _AsyncStreams)
 def _turn_of(model: Any, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> _Turn | None:
     """Return the model call as the memory of a copy sees it; None if the memory is not asked."""
     memory: ModelMemory | None = model._toolmem
-    # A copy that pydantic made of the class, such as by validation, has no memory.
+    # A copy of the class that pydantic made, such as by validation, is without a memory.
     if memory is None:
         return None
     return memory.begin(model, messages, kwargs)
@@ -417,7 +420,7 @@ _END: Final = object()
 
 
 def _within(chunks: Iterator[Any], context: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-    """Yield chunks, each made within a context; what reads them is outside it."""
+    """Yield chunks, each made within a context; their reader is outside it."""
     # A reader may ask this or another model between two chunks: that call must not find these values.
     while True:
         with context(*arguments):
@@ -449,7 +452,7 @@ def _is_cached(model: BaseChatModel) -> bool:
 
 
 def _bound_tools(bound: Iterable[Any]) -> Iterator[Any]:
-    """Yield the tools that are bound to a model, in whatever form its provider takes."""
+    """Yield the tools that are bound to a model, in the form of its provider."""
     for tool in bound:
         declared = None
         # Google binds all functions as one tool.
@@ -466,7 +469,7 @@ def _tool_choice(kwargs: Mapping[str, Any]) -> Any:
     # Anthropic's form.
     if isinstance(choice, Mapping) and choice.get("type") in ("auto", "any"):
         return choice["type"]
-    # Google's form: it is not read, so it counts as forced, and the memory makes no call in the model's place.
+    # Google's form: it is not read, so it counts as forced, and the memory does not act in the model's place.
     if choice is None and kwargs.get("tool_config") is not None:
         return _FORCED
     return choice
@@ -475,7 +478,7 @@ def _tool_choice(kwargs: Mapping[str, Any]) -> Any:
 def _result_of(answer: ModelAnswer) -> ChatResult:
     """Return the model's result, or one for the memory's own call."""
     [message], response = answer.messages, answer.response
-    # The memory's own call has no response; an answer that was kept may have that of a stream.
+    # The memory's own call has no response; a kept answer may have the response of a stream.
     if not isinstance(response, ChatResult):
         return ChatResult(generations=[ChatGeneration(message=message, generation_info=_info_of(response))])
     generation = response.generations[0]
@@ -486,7 +489,7 @@ def _result_of(answer: ModelAnswer) -> ChatResult:
 
 
 def _info_of(response: ChatResult | ChatGenerationChunk | None) -> dict[str, Any] | None:
-    """Return what the model's response says besides its message, such as the reason why it ended."""
+    """Return the further fields of the model's response, such as the reason why it ended."""
     if response is None:
         return None
     if isinstance(response, ChatResult):
@@ -495,6 +498,6 @@ def _info_of(response: ChatResult | ChatGenerationChunk | None) -> dict[str, Any
 
 
 def _chunk_of(answer: ModelAnswer) -> ChatGenerationChunk:
-    """Return the memory's own call, or an answer that was kept, as one chunk."""
+    """Return the memory's own call, or a kept answer, as one chunk."""
     [message] = answer.messages
     return chunk_of(message, _info_of(answer.response))

@@ -1,1 +1,1 @@
-"""One model call, as nodes and middleware see it."""
+"""One model call: the call, the steps, hints, providers, and the host's side."""

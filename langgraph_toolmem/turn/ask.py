@@ -32,9 +32,9 @@ ASIDE: Final = RunnableConfig(tags=["nostream"])
 
 
 def unheard(config: RunnableConfig) -> RunnableConfig:
-    """Return a config whose run no stream of the host shows: ``astream_events`` listens by a callback of its own.
+    """Return a config whose run is hidden from the host's streams: ``astream_events`` listens by a callback of its own.
 
-    Tracers and other callbacks stay.
+    Tracers and other callbacks are kept.
     """
     whole = ensure_config(config)
     callbacks = whole.get("callbacks")
@@ -42,7 +42,7 @@ def unheard(config: RunnableConfig) -> RunnableConfig:
         return config
     quiet = callbacks.copy()
     for handler in list(quiet.handlers):
-        # Handlers of `astream_events` and `astream_log` alone have this method; their classes are private.
+        # Only handlers of `astream_events` and `astream_log` have this method; their classes are private.
         if hasattr(handler, "tap_output_iter"):
             quiet.remove_handler(handler)
     return {**config, "callbacks": quiet}
@@ -62,7 +62,7 @@ class Proceed(NamedTuple):
     Attributes:
         request: for the handler.
         listener: a callback for the models that are asked meanwhile; None keeps the present one.
-        streams: False: the answer is not streamed to the user while it is made.
+        streams: If False, the answer is not streamed to the user while it is made.
     """
 
     request: Any
@@ -94,7 +94,7 @@ def loop_of_run() -> asyncio.AbstractEventLoop | None:
 
 
 class _RunningBody(Generic[R]):
-    """A body under way, for the loops that give it what it asks for.
+    """A running body, for the loops that answer its requests.
 
     Args:
         body: a function, or one that makes a generator.
@@ -133,7 +133,7 @@ class _RunningBody(Generic[R]):
                 self._move(self._generator.throw, error)
 
     def close(self) -> None:
-        """Stop a body that is not over: an interrupt, or nobody reads on."""
+        """Stop a body that is not over: after an interrupt, or if its reader stopped."""
         if not self.over and self._generator is not None:
             self._generator.close()
 
@@ -284,7 +284,7 @@ async def adrive_stream(
     *,
     costs: Costs | None = None,
 ) -> AsyncIterator[C]:
-    """Run a body in async code whose host streams; `finished` is given the result. See `drive_stream`."""
+    """Run a body in async code whose host streams, and pass the result to `finished`. See `drive_stream`."""
     running = _RunningBody(body, costs)
     await _in_thread(running.begin)
     try:
@@ -338,7 +338,7 @@ def _heard(listener: BaseCallbackHandler | None) -> Iterator[None]:
 
 @contextmanager
 def _streamed(streams: bool) -> Iterator[None]:
-    """Keep the tokens of models that are asked meanwhile from the user, unless they are streamed."""
+    """Hide the tokens of models that are asked meanwhile from the user, unless they are streamed."""
     config = var_child_runnable_config.get()
     if streams or config is None:
         yield
@@ -352,7 +352,7 @@ def _streamed(streams: bool) -> Iterator[None]:
 
 
 def _waited(wanted: Wait) -> None:
-    """Wait, but not where that would stop an event loop: a sync hook in an async run."""
+    """Wait, unless that would block an event loop: a sync hook in an async run."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -362,7 +362,7 @@ def _waited(wanted: Wait) -> None:
 async def _awaited(wanted: Wait) -> None:
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
-    # Not `wrap_future`: a wait that ends by its time would cancel the work, which another call may still take.
+    # Not `wrap_future`: a wait that times out would cancel the work, which another call may still need.
     def wake(_: object) -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(woken.set)

@@ -1,17 +1,18 @@
-"""The output of a step; and hints: the text for the model, the private state that holds it, and its place in a request.
+"""The output of a step; and hints: the text for the model, the private state that contains it, and its place in a
+request.
 
-All steps share one budget, the most confident first; a tool that two steps speak for is named once. Text from past
-runs is data: it stands in quotes on one printable line (`base.text.quoted`), under a frame that says so.
+All steps share one budget, the most confident first; a tool of two steps is named once. Text from past runs is data: it
+is quoted on one printable line (`base.text.quoted`), under a frame that says so.
 
-A node writes its hint under its role into the private state. A hint holds for one model call or until the user speaks
-again. An older hint is skipped, so nothing has to be cleared.
+A node writes its hint under its role into the private state. A hint is valid for one model call or until the user
+speaks again. An older hint is skipped, so the state needs no clearing.
 
-A hint is recorded as shown once it stands in a request, line by line (`StepOutput.seen`): what had no room was not
+A hint is recorded as shown once it is in a request, line by line (`StepOutput.seen`): lines without room were not
 shown. A node's hint is put into a request later, in the host's own node; a `Witness` that the node keeps records it
 then.
 
-A hint joins the request when the model is called and is never stored. A provider's cache holds the beginning of a
-prompt that was sent before; a hint behind the last message changes nothing that is cached (`providers.PLACEMENTS`).
+A hint joins the request when the model is called and is never stored. A provider's cache contains the beginning of a
+prompt that was sent before; a hint after the last message leaves the cached part unchanged (`providers.PLACEMENTS`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ AFTERWARDS: Final = 120
 """… and at the others."""
 BYTES_PER_TOKEN: Final = 4
 LATEST: Final = 40
-"""Messages that are read to find the first model call of an episode: the length of a thread must not matter."""
+"""Messages that are read to find the first model call of an episode, so that the cost does not grow with the thread."""
 CACHE: Final = "cache_control"
 HINTS: Final = "toolmem_hints"
 Scope = Literal["call", "point", "turn"]
@@ -54,7 +55,7 @@ class Line(NamedTuple):
 
     Attributes:
         text: for the model.
-        about: the tool that it speaks for; "" if none.
+        about: the tool that the line is about; "" if none.
         item: the method's item that it shows, as the ledger names it; "" if it is not on trial (`core.trials`).
     """
 
@@ -64,7 +65,7 @@ class Line(NamedTuple):
 
 
 Seen = Callable[[Sequence[Line]], Sequence[Line]]
-"""Records which lines of a hint stand in a request, and returns them: all but those that are withheld."""
+"""Records the lines of a hint that are in a request, and returns them: all except the withheld ones."""
 
 
 class StepOutput(NamedTuple):
@@ -75,12 +76,12 @@ class StepOutput(NamedTuple):
         answer: a message in the model's place.
         left_out: tools that the model is not offered, each with the reason in one line.
         event: for the host's stream; None if there is nothing new.
-        notes: for traces; they must hold no words of a user.
+        notes: for traces; they must not contain words of a user.
         lines: a hint for the model, the most important lines first.
         head: the line above them.
-        sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
-        seen: is called with the lines that have room in the request, and returns those that stand there; None if
-            nobody keeps a record of them.
+        sure: confidence, 0 to 1; if the budget is short, hints with higher confidence come first.
+        seen: is called with the lines that have room in the request, and returns the lines to write there; None if the
+            lines are not recorded.
     """
 
     text: str = ""
@@ -134,7 +135,7 @@ def turn_of(messages: Sequence[Any]) -> str:
 
 
 def is_users(message: Any) -> bool:
-    """Return True for a message of the user, False for others and for summaries in the user's name."""
+    """Return True for a message of the user, False for other messages and for summaries in the user's role."""
     message = _message(message)
     # SummarizationMiddleware puts its summary in as a message of the user.
     return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") != "summarization"
@@ -150,7 +151,7 @@ def _message(message: Any) -> BaseMessage:
 
 
 def tokens_in(text: str) -> int:
-    """Return about how many tokens a text has: a quarter of its length in UTF-8."""
+    """Return the approximate number of tokens of a text: a quarter of its length in UTF-8."""
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
 
 
@@ -160,7 +161,7 @@ def composed(
     *,
     read: Callable[[], Run] | None = None,
 ) -> str:
-    """Return the text of all hints, and record what stands in it; "" if there is none.
+    """Return the text of all hints, and record its lines; "" without hints.
 
     Args:
         outputs: of the steps.
@@ -184,7 +185,7 @@ def composed(
         lines, size = _fitting(hint, tools, bytes_left)
         if not lines:
             continue
-        bytes_left -= size  # a line that is withheld keeps its room: its draw changes nothing else
+        bytes_left -= size  # a withheld line keeps its room, so that its draw does not change other lines
         tools |= {line.about for line in lines}
         standing: Sequence[Line] = lines
         if hint.seen is not None:
@@ -203,7 +204,7 @@ def _least_sure(hint: StepOutput) -> float:
 
 
 def _fitting(hint: StepOutput, tools: Collection[str], bytes_left: int) -> tuple[list[Line], int]:
-    """Return the lines of a hint that have room, without those on tools that are named already, and their size."""
+    """Return the lines of a hint that have room, without lines on tools that are named already, and their size."""
     size = 0
     if hint.head:
         size = _size(hint.head)
@@ -220,7 +221,7 @@ def _fitting(hint: StepOutput, tools: Collection[str], bytes_left: int) -> tuple
 
 
 def _is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
-    """Return True if no model answered in this episode so far; calls of the shortcut do not count."""
+    """Return True if the model has not answered in this episode; calls of the shortcut do not count."""
     for given in reversed(messages):
         message = _message(given)
         if isinstance(message, HumanMessage):
@@ -258,7 +259,7 @@ class Witness:
         _WITNESSES[token] = self
 
 
-# Weak: a witness lives as long as its node keeps it. Its function is no value that a checkpoint could hold.
+# Weak: a witness lives as long as its node keeps it. Its function cannot be stored in a checkpoint.
 _WITNESSES: Final[WeakValueDictionary[str, Witness]] = WeakValueDictionary()
 
 
@@ -301,7 +302,7 @@ def new_hint(
         role: of the step.
         output: of the step.
         messages: the history so far.
-        scope: how long the hint holds.
+        scope: how long the hint is valid.
         seen: token of its `Witness`.
     """
     if scope == "turn":
@@ -329,7 +330,7 @@ def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, 
 
 
 def _held(state: Any, messages_key: str) -> list[Hint]:
-    """Return the hints that hold for the next model call, by role."""
+    """Return the hints that are valid for the next model call, by role."""
     if isinstance(state, (list, tuple)):
         return []
     hints: dict[str, Hint] = read_key(state, HINTS) or {}
@@ -350,7 +351,8 @@ def _output_of(hint: Hint) -> StepOutput:
 def _holds(hint: Hint, messages: Sequence[Any]) -> bool:
     if hint["scope"] != "turn":
         return hint["at"] == point_of(messages)
-    # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
+    # Without a user message in the history, the hint's own one was trimmed or summarised, and the user has not spoken
+    # since.
     return bool(messages) and turn_of(messages) in (hint["at"], "")
 
 
@@ -366,7 +368,7 @@ def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "m
 
     Args:
         state: the state, with the key `toolmem_hints` (see `MemoryState`).
-        model: that is asked; for an unknown one the hints are a system message in front.
+        model: the called model; for an unknown model the hints are a system message in front.
         messages_key: key of the messages.
     """
     messages = list(read_key(state, messages_key) or ())
@@ -391,10 +393,10 @@ def placed(
     """Return a request with a hint in the place that suits the model; the arguments stay unchanged.
 
     Args:
-        text: the hint; "" leaves the request alone.
+        text: the hint; with "" the request stays as it is.
         system: its system message.
         messages: the others.
-        model: that is asked.
+        model: the called model.
         settings: of the request.
     """
     settings = settings or {}
@@ -422,7 +424,7 @@ def placed(
         content = [{"type": "text", "text": text}]
     hint = HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})
     marked = None
-    # By this setting the integration marks the last block of the request: that would be the hint, which changes.
+    # With this setting the integration marks the last block of the request: that would be the hint, which changes.
     if placement == "tail_marked" and settings.get(CACHE):
         marked = _marked(last, settings[CACHE])
     if marked is None:
@@ -432,7 +434,7 @@ def placed(
 
 
 def _in_front(system: SystemMessage | None, text: str) -> SystemMessage:
-    """Return the system message of a request with a hint behind its own text."""
+    """Return the system message of a request with a hint after its own text."""
     if system is None or not system.content:
         return SystemMessage(text)
     in_front: SystemMessage = with_text(system, text)
@@ -440,7 +442,7 @@ def _in_front(system: SystemMessage | None, text: str) -> SystemMessage:
 
 
 def _with_instructions(settings: Mapping[str, Any], model: Any, text: str) -> Mapping[str, Any]:
-    """Return the settings with a hint behind the instructions of the request, or of the model."""
+    """Return the settings with a hint after the instructions of the request, or of the model."""
     instructions = settings.get("instructions")
     if not instructions:
         instructions = (getattr(model, "model_kwargs", None) or {}).get("instructions")
@@ -450,16 +452,16 @@ def _with_instructions(settings: Mapping[str, Any], model: Any, text: str) -> Ma
 
 
 def with_text(message: Any, text: str) -> Any:
-    """Return a message with a text behind its own."""
+    """Return a message with a text after its own."""
     if isinstance(message.content, str):
         return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
     return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})
 
 
 def _marked(message: BaseMessage, marker: Any) -> BaseMessage | None:
-    """Return the last stable message with the cache's mark in its own shape; None if it can carry none.
+    """Return the last stable message with the cache's mark in its own shape; None if it cannot carry a mark.
 
-    A tool's answer keeps its shape: turned from a text into a list it would be another prefix.
+    A tool's answer keeps its shape: as a list instead of a text it would be another prefix.
     """
     if isinstance(message, ToolMessage):
         block = {

@@ -1,10 +1,10 @@
 """The host's side of a call: state, config, user and stream; traces, logs, and the switch ``TOOLMEM``.
 
-``TOOLMEM`` in the environment switches any app at run time, without a change to its code. ``off``: as if the memory
-were not there. ``shadow``: the memory learns, predicts and keeps its record; it shows nothing and does nothing.
+``TOOLMEM`` in the environment switches any app at run time, without a change to its code. ``off``: the agent runs as
+without the memory. ``shadow``: the memory learns, predicts and keeps its record, without hints and shortcuts.
 
 No handler is added to the package's logger, not even a ``NullHandler``: in a program that never configured logging,
-Python then writes warnings to stderr, and nothing else would say that the memory failed.
+Python then writes warnings to stderr, the only sign that the memory failed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from langgraph_toolmem.core.users import Owner
 logger = logging.getLogger("langgraph_toolmem.turn")
 
 RUNTIME_KEY: Final = "__pregel_runtime"
-"""LangGraph's key of the runtime in a config. It is private, so it is read only when nothing else gives the runtime."""
+"""LangGraph's key of the runtime in a config. It is private, so it is read only if the runtime is not available
+otherwise.
+"""
 
 EnvMode = Literal["", "shadow", "off"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
-"""Flat names to plain values: what OpenTelemetry takes."""
+"""Flat names to plain values, as OpenTelemetry accepts them."""
 
-# Texts may name a model or a tool, so a process could log without end.
+# Texts may name a model or a tool, so their number is bounded: a process could log without end.
 MAX_WARNED: Final = 256
 warned: Final[set[str]] = set()
 
@@ -72,7 +74,7 @@ def is_active() -> bool:
 
 
 class ErrorLog:
-    """Logs each kind of error once, so that an error that is passed over does not fill the log: ``with errors: ...``.
+    """Logs each kind of error once, so that a repeated error does not fill the log: ``with errors: ...``.
 
     Args:
         owner: the part that failed, for the message.
@@ -85,17 +87,17 @@ class ErrorLog:
         self._logged: set[str] = set()
 
     def __enter__(self) -> None:
-        """Begin a block whose errors are logged and passed over."""
+        """Begin a block whose errors are logged and suppressed."""
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
-        """Log an error and go on. Interrupts, and the end of a looping run, pass."""
+        """Log an error and suppress it. Interrupts, and the end of a looping run, pass."""
         if not isinstance(error, Exception) or isinstance(error, (GraphBubbleUp, LoopError)):
             return False
         self.failed(error)
         return True
 
     def failed(self, error: Exception) -> None:
-        """Log an error that the host must not see: kind and place at ERROR, text and traceback at DEBUG.
+        """Log an error that is hidden from the host: kind and place at ERROR, text and traceback at DEBUG.
 
         The host's traces get it each time.
         """
@@ -121,7 +123,7 @@ def read_key(state: Any, key: str) -> Any:
 
 
 def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
-    """Return the runtime of the current graph; None outside of one. Async nodes before Python 3.11 pass the config."""
+    """Return the runtime of the current graph; None outside a graph. Async nodes before Python 3.11 pass the config."""
     try:
         runtime: Any = get_runtime()
     except (RuntimeError, KeyError):
@@ -134,10 +136,10 @@ def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
 
 
 def invocation_of(config: RunnableConfig | None = None) -> object | None:
-    """Return an object that all steps of one invocation of a graph share; None outside of a graph.
+    """Return an object that all steps of one invocation of a graph share; None outside a graph.
 
-    A run that pauses and goes on has two invocations. LangGraph makes one `RunControl` for each, unless the host gives
-    its own.
+    A run that pauses and continues has two invocations. LangGraph makes one `RunControl` for each, unless the host
+    passes its own.
     """
     runtime = runtime_of(config)
     if runtime is None:
@@ -189,29 +191,29 @@ def owner_of_run(config: RunnableConfig | None, runtime: Any) -> Owner:
 
 
 def emit(runtime: Runtime[Any] | None, event: dict[str, Any], *, on: bool) -> None:
-    """Write one custom stream event, ``{"toolmem": event}``; nothing outside a graph, or if events are not `on`."""
+    """Write one custom stream event, ``{"toolmem": event}``, if events are `on` and a graph is running."""
     if on and runtime is not None:
         runtime.stream_writer({"toolmem": event})
 
 
 def annotate(attributes: Mapping[str, str | int | float | bool]) -> None:
-    """Put attributes on the current OpenTelemetry span and the current LangSmith run, if there are such.
+    """Put attributes on the current OpenTelemetry span and the current LangSmith run, if they exist.
 
-    A span gets them twice: as attributes, where the last decision within the span wins, and as an event, so that
-    a span around a whole run keeps each decision. Nothing is imported for it, and nothing is raised.
+    A span gets them twice: as attributes, where the last decision within the span wins, and as an event, so that a span
+    around a whole run keeps each decision. The function imports neither package and never raises.
 
-    On Python 3.10 LangGraph sets no LangSmith run around an async node: then the run around the graph gets them,
-    if there is one.
+    On Python 3.10 LangGraph does not set a LangSmith run around an async node: then the run around the graph gets the
+    attributes, if there is one.
     """
     for write in (_to_span, _to_langsmith):
         try:
             write(attributes)
-        except Exception:  # other people's tracers; the host's run goes on
+        except Exception:  # an error of a foreign tracer must not end the host's run
             logger.debug("%s failed", write.__name__, exc_info=True)
 
 
 def _to_span(attributes: Mapping[str, str | int | float | bool]) -> None:
-    # A program that traces has imported its tracer; in all others the import would cost time and bring nothing.
+    # A program that traces has imported its tracer; in other programs the import would only cost time.
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return

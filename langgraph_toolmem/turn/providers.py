@@ -1,14 +1,15 @@
 """Models as data: those that refuse tool calls they did not make, and the place of hints in each provider's requests.
 
-A shortcut puts a call that the model did not make into the history. Most APIs take it; some demand something that only
-the model can give with each tool call: Claude's thinking block, Gemini's thought signature, the ``reasoning_content``
-of DeepSeek, Kimi and MiMo. `PROVIDER_RULES` lists them, `refusal_of` looks a model up.
+A shortcut puts a call that the model did not make into the history. Most APIs accept it; some demand a field that only
+the model can produce with each tool call: Claude's thinking block, Gemini's thought signature, the
+``reasoning_content`` of DeepSeek, Kimi and MiMo. `PROVIDER_RULES` lists them, `refusal_of` looks a model up.
 
-Not listed, because nothing was found that they refuse: Claude with adaptive thinking (only the manual mode demands
-that a turn starts with a thinking block), Gemini 2.5 and older (signatures are optional), OpenAI's Responses API
-(a function call is tied to its reasoning item by the item's id, and a call of ours has none), Qwen, GLM, MiniMax.
+Not listed, because they are not known to refuse it: Claude with adaptive thinking (only the manual mode demands that a
+turn starts with a thinking block), Gemini 2.5 and older (signatures are optional), OpenAI's Responses API (a function
+call is tied to its reasoning item by the item's id, and the memory's call is without a reasoning item), Qwen, GLM,
+MiniMax.
 
-`PLACEMENTS` says what each provider's messages allow behind the last one; `placement_of` looks a model up.
+`PLACEMENTS` says where each provider allows a hint after the last message; `placement_of` looks a model up.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Settings = Mapping[str, tuple[Any, ...]]
 """Settings of a model or of one call, by dotted path such as ``"thinking.type"``, each with the values that count.
 
 A path is looked up in the per-call settings, in the model's fields and in the mappings that carry settings on
-(``extra_body``, ``model_kwargs``, ``additional_model_request_fields``). Without values, any value counts but None,
+(``extra_body``, ``model_kwargs``, ``additional_model_request_fields``). Without values, every value counts except None,
 False, 0, "", "none", "off" and "disabled".
 """
 Place = Literal["tail", "tail_list", "tail_marked", "in_tool", "instructions", ""]
-"""The place of a hint. "tail": a message of the user's role behind the last one. "tail_list": with a list as content.
+"""The place of a hint. "tail": a message of the user's role after the last one. "tail_list": with a list as content.
 "tail_marked": where the request asks for a cache (``cache_control`` in its settings), the mark goes to the last stable
-block. "in_tool": inside the last message where that is a tool's answer, otherwise at the tail. "instructions": in the
-setting of that name, which the provider does not keep with the conversation; in a graph nowhere. "": unknown.
+block. "in_tool": inside the last message if it is a tool's answer, otherwise at the tail. "instructions": in the
+setting of that name, which the provider does not store with the conversation; not possible in a graph. "": unknown.
 """
 
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
@@ -44,7 +45,7 @@ _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
 _NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
 """Attributes and settings that hold the model's name."""
 _CARRIERS: Final = ("extra_body", "model_kwargs", "additional_model_request_fields", "additionalModelRequestFields")
-"""Mappings in which models and calls carry settings that they have no field for."""
+"""Mappings in which models and calls carry settings without a field of their own."""
 _MAX_DEPTH: Final = 20
 """Wrappers around a model that are looked through."""
 
@@ -102,7 +103,7 @@ PROVIDER_RULES: Final[Mapping[str, Models]] = {
     # 400 "Function call is missing a thought_signature in functionCall parts." Image models do not check; "-latest"
     # names point at the newest model. https://ai.google.dev/gemini-api/docs/thought-signatures
     "gemini-3": Models(models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)"),
-    # In thinking mode, which is on unless it is turned off, an assistant message with tool calls must bring back its
+    # In thinking mode, which is on by default, an assistant message with tool calls must bring back its
     # reasoning_content: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."
     # https://api-docs.deepseek.com/guides/thinking_mode, https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
     # https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking
@@ -116,7 +117,7 @@ PROVIDER_RULES: Final[Mapping[str, Models]] = {
         on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
     ),
 }
-"""Models that get no shortcut, since their API refuses turns that they did not make; the first match is reported."""
+"""Models without a shortcut, because their API refuses turns that they did not make; the first match is reported."""
 
 
 PLACEMENTS: Final[tuple[tuple[Place, Models], ...]] = (
@@ -147,11 +148,12 @@ PLACEMENTS: Final[tuple[tuple[Place, Models], ...]] = (
     # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
     ("tail", Models(clients=("BaseChatOpenAI", "openai", "azure_openai"))),
 )
-"""The first that matches holds; all other models get hints in the system message."""
+"""The first match applies; all other models get hints in the system message."""
 
 
 def refusal_of(model: Any, settings: Mapping[str, Any] | None = None) -> str:
-    """Return the name of the rule by which a shortcut before this model would break its next call; "" if none is known.
+    """Return the name of the rule by which a shortcut before this model would break its next call; "" without a known
+    rule.
 
     Args:
         model: a chat model, a runnable around one, or ``"provider:model"``.
@@ -172,8 +174,8 @@ def _first(rules: Iterable[tuple[T, Models]], model: Any, settings: Mapping[str,
     """Return the first name whose models include this one.
 
     Looks through bindings, sequences, retries, fallbacks (any of them counts) and models of ``init_chat_model``. If a
-    setting is given at more than one place, one that turns thinking on is enough. Imports, builds, calls, raises and
-    keeps nothing.
+    setting is given at more than one place, one that turns thinking on is enough. The function only reads fields, and
+    never raises.
     """
     try:
         calls: tuple[Mapping[str, Any], ...] = ()
@@ -190,7 +192,7 @@ def _first(rules: Iterable[tuple[T, Models]], model: Any, settings: Mapping[str,
 
 
 class _Leaf:
-    """One chat model: its names, and everywhere that its settings can be."""
+    """One chat model: its names, and all places of its settings."""
 
     def __init__(self, model: Any, fields: Mapping[str, Any], calls: Iterable[Mapping[str, Any]]) -> None:
         self._model = model
@@ -216,7 +218,7 @@ class _Leaf:
             self._names.append(name)
 
     def meets(self, rule: Models) -> bool:
-        """Return True if every condition is met; the cheapest come first."""
+        """Return True if every condition is met; the cheapest conditions come first."""
         if rule.models and not any(re.search(rule.models, name, re.IGNORECASE) for name in self._names):
             return False
         if rule.on and not any(self._found(rule.on)):

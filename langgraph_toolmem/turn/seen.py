@@ -23,7 +23,7 @@ class SeenMessages(NamedTuple):
 
     Attributes:
         own: those of the host's state, trimmed and redacted as the model sees them.
-        added: texts that somebody put into this request only: system messages, notes, examples.
+        added: texts that are in this request only: system messages, notes, examples.
     """
 
     own: list[Any]
@@ -31,7 +31,7 @@ class SeenMessages(NamedTuple):
 
 
 def seen_messages(state: Sequence[Any], request: Sequence[Any]) -> SeenMessages:
-    """Return the messages of a request, apart by whether the host's state has them.
+    """Return the messages of a request, separated by whether the host's state has them.
 
     A message of the state is known by its id, also where its text was redacted.
 
@@ -39,7 +39,7 @@ def seen_messages(state: Sequence[Any], request: Sequence[Any]) -> SeenMessages:
         state: messages of the host's state.
         request: messages of the request to the model.
     """
-    # The usual case, without a look at any message: nobody trimmed or added.
+    # The usual case, without reading the messages: they were neither trimmed nor extended.
     if len(state) == len(request) and all(map(is_, state, request)):
         return SeenMessages(list(request), [])
     ids = {message.id for message in state if isinstance(message, BaseMessage) and message.id}
@@ -62,14 +62,14 @@ def model_input_of(
     private: Collection[str],
     complete: bool,
 ) -> ModelInput:
-    """Return what the model sees besides the state's messages.
+    """Return the model's input besides the state's messages.
 
     Args:
         system: the system message of the request.
         messages: of the request.
         runtime: of the graph; its context is part of the input.
         private: fields of the context that are not read.
-        complete: True if the memory stands right at the model.
+        complete: True if the memory is the last before the model.
     """
     parts: list[str] = []
     if system is not None:
@@ -93,12 +93,12 @@ def given_input(system: str | None, context: Any, private: Collection[str]) -> M
     """Return the input that a developer reports with a run.
 
     Args:
-        system: the whole system prompt. None: nobody knows it.
-        context: of the run. None: there is none.
+        system: the whole system prompt; None if it is unknown.
+        context: of the run; None without a context.
         private: fields of the context that are not read.
 
     Raises:
-        ConfigurationError: `system` is no text.
+        ConfigurationError: `system` is not a text.
     """
     if system is not None and not isinstance(system, str):
         raise ConfigurationError(f"system must be the text of the prompt, got {type(system).__name__}.")
@@ -111,7 +111,7 @@ def primitives_of(context: Any, private: Collection[str]) -> dict[str, Primitive
     """Return the primitive fields of a run's context, a dataclass, a pydantic model or a dict, without private ones."""
     primitives: dict[str, Primitive] = {}
     for name, value in _fields_of(context):
-        # A whole document in the context is no value that a call takes from it.
+        # A whole document in the context is too long for an argument of a call.
         if isinstance(value, str) and len(value) > VALUE_LIMITS.message:
             continue
         is_read = isinstance(name, str) and name not in private and len(primitives) < _LIMIT

@@ -1,7 +1,7 @@
 """A model call as a step sees it, and the step itself: the work of a method.
 
 A step is written once; a graph sees it as a node (`StepNode`) and an agent as middleware, sync and async. Both run it
-with `StepRunner`: once in its scope, and its errors are passed over.
+with `StepRunner`, once in its scope; the runner logs and suppresses its errors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ M = TypeVar("M", bound=Method)
 
 
 class Forecast:
-    """A step's prediction of the model's answer. The method that predicts says in a subclass what it holds."""
+    """A step's prediction of the model's answer. The predicting method defines the fields in a subclass."""
 
     __slots__ = ()
 
@@ -70,19 +70,19 @@ class Call:
 
     Attributes:
         messages: the history; a list becomes a `ThreadHistory`.
-        owner: the thread, if the host has a checkpointer, and the user, if one is named.
+        owner: the thread, if the host has a checkpointer, and the user, if known.
         state: the host's state.
-        runtime: of the graph; None outside of one.
+        runtime: of the graph; None outside a graph.
         tools: specs of the offered tools that the agent executes, by name; None if unknown.
         offered: all offered tools, as the request has them.
-        insisted: names of tools that the request cannot do without.
-        model: the model that is asked, if known.
+        insisted: names of tools that the request requires.
+        model: the called model, if known.
         settings: of the request.
         tool_choice: of the request.
         recorded: True if a recorder reports executions.
-        left_out: tools that an earlier step took out, each with the reason.
+        left_out: tools that an earlier step removed, each with the reason.
         held_out: True if the episode runs without the memory (`core.episodes`).
-        model_input: what the model sees besides the messages.
+        model_input: the model's input besides the messages.
         forecast: a step's prediction of the model's answer, for work that begins before it.
     """
 
@@ -113,7 +113,7 @@ class Call:
 
     @property
     def user_id(self) -> str | None:
-        """Return the user; None if nobody is named."""
+        """Return the user; None if unknown."""
         return self.owner.user_id
 
     @property
@@ -122,7 +122,7 @@ class Call:
         return getattr(self.runtime, "context", None)
 
     def allows(self, tool: str) -> bool:
-        """Return True if no earlier step took the tool out."""
+        """Return True unless an earlier step removed the tool."""
         return tool not in self.left_out
 
 
@@ -132,7 +132,7 @@ class Step(SharedByCopies, ABC, Generic[M]):
     Attributes:
         role: name of its node, its hint and its events.
         about: its purpose in one line, for Studio and traces.
-        scope: how long the result of `compute` holds.
+        scope: how long the result of `compute` is valid.
         ends: True if the step acts at the end of a run (`on_end`, `on_error`).
         learns: True if it also runs, silently, in episodes that are held out and in ``TOOLMEM=shadow``.
         tools: tools that it gives the agent.
@@ -148,7 +148,7 @@ class Step(SharedByCopies, ABC, Generic[M]):
 
     def __init__(self, method: M) -> None:
         self.method = method
-        #: Logs errors that are passed over; a node puts its own log here.
+        #: Logs suppressed errors; a node puts its own log here.
         self.errors = ErrorLog(type(self).__name__, logger)
 
     @property
@@ -157,25 +157,27 @@ class Step(SharedByCopies, ABC, Generic[M]):
         return self.method.core
 
     def compute(self, call: Call) -> Any | StepGenerator[Any]:
-        """Return a result for as long as the scope says: a `StepOutput`, or anything that `render` makes one of.
+        """Return a result that is valid for the step's scope: a `StepOutput`, or an input of `render`.
 
         A step that asks a model is a generator that yields `Ask` and is sent the answer.
         """
         return NOTHING
 
     def render(self, call: Call, found: Any) -> StepOutput:
-        """Return the output at this model call, made of the result of `compute`. It runs at each: keep it fast."""
+        """Return the output at this model call, made of the result of `compute`. It runs at every model call, so keep
+        it fast.
+        """
         if isinstance(found, StepOutput):
             return found
         return NOTHING
 
     def record(self, write: Callable[[], object]) -> None:
-        """Write a record of what the model sees; an error is logged, and the model is asked all the same."""
+        """Write a record of the model's input; an error is logged, and the model is asked anyway."""
         with self.errors:
             write()
 
     def on_trial(self, call: Call, lines: Sequence[Line]) -> list[Line]:
-        """Return the lines whose items may be shown, those first whose items are known to help (`core.trials`)."""
+        """Return the lines whose items may be shown; items that are known to help come first (`core.trials`)."""
         with self.errors:
             core = self.core
             state = core.state_of(core.read(call.messages, call.thread_id))
@@ -217,18 +219,18 @@ MAX_TURNS: Final = 256
 
 
 class StepRunner:
-    """Runs a step at model calls, once in its scope, and passes over its errors."""
+    """Runs a step at model calls, once in its scope, and suppresses its errors."""
 
     def __init__(self, step: Step[Any]) -> None:
         self.step = step
         self._memo = Memo(step.scope, step.core.texts)
 
     def output(self, call: Call) -> StepGenerator[StepOutput]:
-        """Return the step's output at a model call; NOTHING where it fails, or must be silent."""
+        """Return the step's output at a model call; NOTHING if it fails, or must be silent."""
         step = self.step
         if (call.held_out or not is_active()) and not step.learns:
             return NOTHING
-        # Read before `compute`: somebody may be forgotten while it works with their texts.
+        # Read before `compute`: a user may be forgotten while it works with their texts.
         purges = step.core.texts.purges
         with step.errors:
             kept = self._memo.get(call)
@@ -272,7 +274,7 @@ class Kept:
 
     Attributes:
         found: the result.
-        point: the point of the run and the offered tools that it holds for; None for the whole user turn.
+        point: the point of the run and the offered tools for which it is valid; None for the whole user turn.
         event: the latest event that reported it.
         broken: True if `compute` failed: the step is silent in this scope.
     """
@@ -293,13 +295,13 @@ class _MemoKey(NamedTuple):
 class Memo(SharedByCopies):
     """Keeps a step's results for the `MAX_TURNS` user turns used last. Safe to use from several threads.
 
-    A result is found by the thread, the user and the user's message. Where that message was summarised away, nobody has
-    spoken since, so the thread's latest result holds on. Without a thread id (no checkpointer) a run that begins with
-    the same message again is another run, and nothing is kept of messages without ids: another conversation may have
-    the same words. After a user was forgotten everything is computed again.
+    A result is found by the thread, the user and the user's message. If a summary replaced that message, the user has
+    not spoken since, so the thread's latest result stays valid. Without a thread id (no checkpointer) a run that begins
+    with the same message again is another run, and results for messages without ids are not kept: another conversation
+    may have the same words. After a user was forgotten all results are computed again.
 
     Args:
-        scope: of the step; "call": nothing is kept.
+        scope: of the step; with "call" results are not kept.
         texts: the memory's texts in RAM, of which the results are a part.
     """
 
@@ -339,10 +341,10 @@ class Memo(SharedByCopies):
         return key
 
     def put(self, call: Call, found: Any, purges: int, *, broken: bool = False) -> Kept:
-        """Keep a result, and return the one that holds: if another thread was faster, its result.
+        """Keep a result, and return the valid one: if another thread was faster, its result.
 
         Args:
-            purges: of the texts when the result was begun. If somebody was forgotten since, nothing is kept.
+            purges: of the texts when the computation began. If a user was forgotten since, the result is not kept.
         """
         kept = Kept(found, self._point(call), broken=broken)
         if self._scope == "call":
@@ -367,7 +369,7 @@ class Memo(SharedByCopies):
 
 
 def _begins(call: Call) -> bool:
-    """Return True if nothing may be kept of earlier calls: an unnamed run that begins, or that has no ids."""
+    """Return True if earlier results must not be used: a run without a thread id that begins, or that has no ids."""
     if call.thread_id is not None:
         return False
     if not call.messages:
@@ -407,7 +409,7 @@ class MemoryNode(Runnable[Any, Any]):
         Args:
             builder: the graph.
             name: of the node; its role if None.
-            options: of ``add_node``; `metadata` given here goes first.
+            options: of ``add_node``; `metadata` given here takes precedence.
         """
         metadata = {"toolmem": self.role, "toolmem_about": self.about, **(options.pop("metadata", None) or {})}
         builder.add_node(name or self.role, self, metadata=metadata, **options)
@@ -477,7 +479,7 @@ class StepNode(MemoryNode):
         core = self.step.core
         call.held_out = is_active() and core.held_out(call.messages, call.thread_id)
         output = yield from self.runner.output(call)
-        if output.hint:  # feedback on the hint finds its episode, also where nobody records
+        if output.hint:  # feedback on the hint finds its episode, also without a recorder
 
             def note_thread() -> None:
                 core.know(core.read(call.messages, call.thread_id))

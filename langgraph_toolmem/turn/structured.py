@@ -1,4 +1,4 @@
-"""Structured answers of a chat model: one question, one repair, one reader, for sync and async code.
+"""Structured answers of a chat model: one question and one repair, with one parser for sync and async code.
 
 Decider, planner, atom writer, discovery, cold start and critic ask their model like this::
 
@@ -8,7 +8,7 @@ Decider, planner, atom writer, discovery, cold start and critic ask their model 
     answer = yield from model.asking(prompt)      # in a body that `drive` or `adrive` runs (`turn.ask`)
     if answer.value is None: ...                  # answer.reason says why
 
-An answer that cannot be read, or that `check` rejects, is asked for once more with the reason. Errors of the model
+If an answer cannot be read, or if `check` rejects it, the model is asked once more with the reason. Errors of the model
 itself (no network, no key, a budget) are raised. A model without structured output is asked for JSON in its text.
 """
 
@@ -50,7 +50,7 @@ class Answer(Generic[A]):
 
     Attributes:
         value: the answer; None if neither output could be read.
-        reason: why there is no value: a field and a rule, never text of the model.
+        reason: why the value is missing: a field and a rule, never text of the model.
         refusal: the model's words if it refused to answer; a refusal is not asked about again.
         calls: how often the model was asked, 1 or 2.
         usage: tokens of all calls, if the model reports them.
@@ -71,11 +71,11 @@ class StructuredModel(Generic[A]):
     Args:
         model: any chat model without bound tools.
         schema: the form. Its docstring and field descriptions tell the model what to write.
-        check: return the reason why a well-formed answer is useless, or "" if it is useful.
+        check: returns the reason why a well-formed answer is useless, or "" if it is useful.
         method: Defaults to the model's own, and to "text" for a model without structured output.
 
     Raises:
-        ConfigurationError: the model has no structured output by this method.
+        ConfigurationError: the model does not support structured output by this method.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class StructuredModel(Generic[A]):
         self._bound, self._form = _bound(model, schema, method)
 
     def ask(self, messages: Sequence[BaseMessage], config: RunnableConfig | None = None) -> Answer[A]:
-        """Ask in sync code. Raises whatever the model raises."""
+        """Ask in sync code. Errors of the model are raised."""
 
         def body() -> StepGenerator[Answer[A]]:
             return self.asking(messages, config)
@@ -98,7 +98,7 @@ class StructuredModel(Generic[A]):
         return drive(body)
 
     def asking(self, messages: Sequence[BaseMessage], config: RunnableConfig | None = None) -> StepGenerator[Answer[A]]:
-        """Ask within a body for sync and async. Raises whatever the model raises.
+        """Ask within a body for sync and async. Errors of the model are raised.
 
         Args:
             messages: the prompt; its last message is a text.
@@ -135,7 +135,7 @@ class StructuredModel(Generic[A]):
         return [*first, last.model_copy(update={"content": f"{last.text}{self._form}"})]
 
     def _read(self, output: Mapping[str, Any]) -> tuple[A | None, str]:
-        """Return the answer, or the reason why there is none; of several objects in a text the last valid one wins."""
+        """Return the answer, or the reason why it is missing; of several objects in a text the last valid one wins."""
         parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
         if parsed is not None:
             return self._validated(parsed)
@@ -153,7 +153,7 @@ class StructuredModel(Generic[A]):
         return None, NO_OUTPUT
 
     def _validated(self, given: Any) -> tuple[A | None, str]:
-        """Return an answer, or the reason why it has not the form, or is useless."""
+        """Return an answer, or the reason why it does not have the form or is useless."""
         value = given
         if not isinstance(given, self._schema):
             try:
@@ -186,7 +186,7 @@ def _bound(model: BaseChatModel, schema: type[BaseModel], method: Method | None)
             return model.with_structured_output(schema, include_raw=True, **options), ""
         except (NotImplementedError, ValueError, TypeError) as error:
             name = type(model).__name__
-            # A method that the host named is not replaced in silence.
+            # A method that the host named is never replaced silently.
             if method is not None or not isinstance(error, NotImplementedError):
                 by = ""
                 if method is not None:
@@ -200,7 +200,7 @@ def _bound(model: BaseChatModel, schema: type[BaseModel], method: Method | None)
 def sections(parts: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:
     """Return material for a prompt, one framed section for each title; empty ones are left out.
 
-    Lines of the material that look like the frame are marked, so that no text ends its section or begins another.
+    Lines of the material that look like the frame are marked, so that a text cannot end its section or begin another.
     """
     pairs: Iterable[tuple[str, str]]
     if isinstance(parts, Mapping):
