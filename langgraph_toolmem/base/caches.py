@@ -1,7 +1,8 @@
-"""The one home of texts that are kept in RAM to save time: bounded in bytes, and emptied when somebody is forgotten.
+"""All caches of texts in RAM: bounded in bytes, and emptied when a user is forgotten.
 
-A cache of a pure function (`cached`) cannot know whose words it holds, so `forget_texts` empties it. Objects that keep
-texts of their own, as a memory's parsed threads and its results per turn, are registered with the memory's `KeptTexts`.
+A cache of a pure function (`cached`) does not know the users of its texts, so `forget_texts` empties it. Objects with
+texts of their own, such as a memory's parsed threads and its results per turn, are registered with the memory's
+`KeptTexts`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ByteBudget:
     Attributes:
         name: module and name of the function.
         most: bytes that its arguments and results may take.
-        used: bytes that they take; they are counted when they come in.
+        used: bytes that they take, counted when an entry is added.
         empty: empties the cache.
     """
 
@@ -54,7 +55,7 @@ def cached(
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Keep the results of a function of hashable arguments, up to some bytes.
 
-    A lookup runs in C, by `functools.lru_cache`. A full cache is emptied, since the time of its entries is not noted.
+    A lookup runs in C, by `functools.lru_cache`. A full cache is emptied, because the age of its entries is unknown.
     Threads add to the count without a lock: an entry may be counted twice, or not at all.
 
     Args:
@@ -67,7 +68,7 @@ def cached(
 
         @wraps(function)
         def compute(*args: P.args, **kwargs: P.kwargs) -> R:
-            # This runs for new arguments alone: weighing costs nothing where a result is kept already.
+            # This runs for new arguments only: a kept result is not weighed again.
             result = function(*args, **kwargs)
             size = place_in_table
             if weigh is None:
@@ -90,7 +91,7 @@ def cached(
 
 
 def bytes_of(value: Any) -> int:
-    """Return about how many bytes a value takes, with what is in it: containers, and objects with fields."""
+    """Return the approximate bytes of a value with its contents: containers, and objects with fields."""
     total = 0
     # A list, not recursion: values of tools may be nested deeper than Python's stack.
     waiting: list[Any] = [value]
@@ -120,17 +121,17 @@ def _fields(part: Any) -> Iterable[Any]:
 
 
 def forget_texts() -> None:
-    """Empty all caches of functions in this process, whosever the texts are."""
+    """Empty all caches of functions in this process, for all users."""
     for budget in list(budgets):
         budget.empty()
         budget.used = 0
 
 
 class KeptTexts:
-    """The texts that one memory keeps in RAM for a while, wherever they are: a list of functions that drop them.
+    """All texts that one memory keeps in RAM for a while: a list of functions that drop them.
 
     Attributes:
-        purges: number of times that they were dropped. What was read before must not be kept after it.
+        purges: number of times that they were dropped. Texts that were read before a purge must not be kept after it.
     """
 
     def __init__(self) -> None:
@@ -138,14 +139,14 @@ class KeptTexts:
         self._holders: list[weakref.WeakMethod[Callable[[], object]]] = []
 
     def register(self, forget: Callable[[], object]) -> None:
-        """Have a bound method called when somebody is forgotten, as long as its object exists."""
+        """Register a bound method, which is called when a user is forgotten, as long as its object exists."""
         # Weak references: a registration must not keep an object, and its texts, alive.
         self._holders = [holder for holder in self._holders if holder() is not None]
         self._holders.append(weakref.WeakMethod(forget))
 
     def forget(self) -> None:
         """Drop the texts of this memory, and those in the caches of functions."""
-        # Counted first: who reads a text meanwhile sees that it must not be kept.
+        # Counted first: a thread that reads a text meanwhile sees that it must not keep it.
         self.purges += 1
         for holder in self._holders:
             drop = holder()

@@ -34,7 +34,7 @@ def check_score(score: object, name: str) -> None:
 
 
 def policy_given(policy: P | None, kind: type[P], name: str = "policy") -> P | None:
-    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
+    """Return the given policy, or None. Raises ConfigurationError if it is of another type."""
     if policy is not None and not isinstance(policy, kind):
         raise ConfigurationError(f"`{name}` must be a {kind.__name__}, got {type(policy).__name__}.")
     return policy
@@ -69,7 +69,7 @@ def with_known_options(function: Callable[Arguments, Result]) -> Callable[Argume
 
 
 def checks_options(kind: type[P]) -> type[P]:
-    """Have a dataclass name the most similar field where it is given an unknown one."""
+    """Decorate a dataclass: an unknown field raises ConfigurationError with the most similar field."""
     kind.__init__ = with_known_options(kind.__init__)  # type: ignore[method-assign]
     return kind
 
@@ -86,7 +86,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tuple[int, str]:
-    """Return a line for the log, with its level, on a name that no known tool has.
+    """Return a line for the log, with its level, on a name without a known tool.
 
     Args:
         owner: the setting that has the name.
@@ -103,7 +103,7 @@ def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tu
 
 
 def is_number(value: Any) -> bool:
-    # A bool is an int to Python. NaN, infinities and integers above every float fail the last comparison.
+    # To Python, a bool is an int. NaN, infinities and integers above every float fail the last comparison.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -125,18 +125,18 @@ def is_count(value: Any, least: int) -> bool:
 
 
 def names_given(what: str, given: Any) -> tuple[str, ...]:
-    """Return names of tools, each once. Raises ConfigurationError if they are no collection of texts."""
+    """Return names of tools, each once. Raises ConfigurationError if they are not a collection of texts."""
     return tuple(dict.fromkeys(_texts_given(what, given, "tools")))
 
 
 def fields_given(what: str, given: Any) -> frozenset[str]:
-    """Return names of fields. Raises ConfigurationError if they are no collection of texts."""
+    """Return names of fields. Raises ConfigurationError if they are not a collection of texts."""
     return frozenset(_texts_given(what, given, "fields"))
 
 
 def _texts_given(what: str, given: Any, of: str) -> tuple[str, ...]:
     names: tuple[Any, ...] = ()
-    # A single name is a collection of its letters to Python.
+    # To Python, a single name is a collection of letters.
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         names = tuple(given)
     # A dict of settings by tool counts too, such as `interrupt_on` of a deep agent, which may be empty.

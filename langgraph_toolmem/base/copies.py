@@ -1,4 +1,4 @@
-"""Copies of an agent use the same memory: it stands for a folder and its background work, which nobody can copy."""
+"""Copies of an agent use the same memory: a memory owns a folder and background work, which cannot be copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class SharedByCopies:
-    """A class whose objects are not copied: a copy of what holds one, shallow or deep, holds the same one."""
+    """A class whose objects are not copied: a shallow or deep copy of their container shares them."""
 
     def __copy__(self) -> Self:
         return self

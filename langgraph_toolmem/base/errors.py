@@ -1,4 +1,4 @@
-"""Every error a developer can see, split by who has to act, and how the memory logs its own failures.
+"""All errors that a developer can see, by the person who has to act, and the log of the memory's own failures.
 
     ToolMemoryError
     ├── ConfigurationError      the developer passed something that cannot work
@@ -12,8 +12,8 @@
         ├── GraphFileError      the graph file is corrupt, hostile or of a newer format
         └── EmbedderChangedError  stored vectors were made by another embedder
 
-Inside a node or middleware none of them but `LoopError` reaches the host: they are logged once and the model is called.
-The text of an error may quote a user or a tool's arguments, so above DEBUG the log has only its kind and place.
+Inside a node or middleware only `LoopError` reaches the host: the others are logged once and the model is called. The
+text of an error may quote a user or a tool's arguments, so above DEBUG the log has only its kind and place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ToolMemoryError(Exception):
 
 
 class ConfigurationError(ToolMemoryError, ValueError):
-    """The developer passed something that cannot work."""
+    """The developer passed an invalid argument."""
 
 
 class MissingExtraError(ConfigurationError, ImportError):
@@ -93,7 +93,7 @@ def describe_error(error: BaseException) -> str:
     kind = type(error).__name__
     if isinstance(error, ConfigurationError):
         return f"{kind}: {error}"
-    # The texts of all other errors may quote arguments and results of tools, so they stay out of logs.
+    # The texts of all other errors may quote arguments and results of tools, so they are not logged.
     description = kind + _place_of(error)
     if error.__cause__ is not None:
         description += f", caused by {type(error.__cause__).__name__}"
@@ -114,7 +114,7 @@ def _place_of(error: BaseException) -> str:
 def log_failure(logger: logging.Logger, level: int, message: str, *args: object, error: BaseException) -> None:
     """Log a message at `level` with the kind and place of an error, and the error itself at DEBUG.
 
-    The message is in logging's ``%`` style; neither it nor its `args` may hold data of a user.
+    The message is in logging's ``%`` style; neither the message nor its `args` may contain data of a user.
     """
     # stacklevel: the log names the caller's line.
     logger.log(level, f"{message}: %s", *args, describe_error(error), stacklevel=2)

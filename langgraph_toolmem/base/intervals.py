@@ -7,7 +7,9 @@ from statistics import NormalDist
 from typing import Final
 
 MAX_STEPS: Final = 200
-"""Steps of an iteration at most. 10^7 cases need 80 of the fraction at the ends of an interval, and 3 of Newton's."""
+"""Limit of the steps of an iteration. 10^7 cases need 80 steps of the fraction at the ends of an interval, and 3 of
+Newton's.
+"""
 
 
 def percentage(part: float, whole: float) -> str:
@@ -23,9 +25,9 @@ def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:
 
 
 def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact two-sided interval of a share (Clopper and Pearson 1934); (0, 1) for no cases."""
+    """Return the exact two-sided interval of a share (Clopper and Pearson 1934); (0, 1) without cases."""
     tail = (1 - confidence) / 2
-    hits = max(0, min(hits, of))  # counts from a damaged file may not fit together
+    hits = max(0, min(hits, of))  # counts from a damaged file may contradict each other
     misses = max(0, of) - hits
     lower, upper = 0.0, 1.0
     if hits:
@@ -61,7 +63,7 @@ def _beta_quantile(probability: float, a: int, b: int) -> float:
 
 
 def _wilson_limit(probability: float, hits: int, misses: int) -> float:
-    """Return the limit of a share by Wilson's score (1927), which is never 0 or 1: near enough to begin with."""
+    """Return the limit of a share by Wilson's score (1927), which is never 0 or 1: a start value of the iteration."""
     z = NormalDist().inv_cdf(probability)
     of = hits + misses
     centre = hits + z * z / 2
@@ -77,7 +79,7 @@ def _density(x: float, a: int, b: int) -> float:
 
 def beta_cdf(x: float, a: int, b: int) -> float:
     """Return the regularized incomplete beta function (Press et al., Numerical Recipes, 3rd ed., 6.4)."""
-    if x > (a + 1) / (a + b + 2):  # The fraction converges fast below the mean only.
+    if x > (a + 1) / (a + b + 2):  # The fraction converges fast only below the mean.
         return 1 - beta_cdf(1 - x, b, a)
     return _density(x, a, b) * x * (1 - x) / a * _beta_fraction(x, a, b)
 

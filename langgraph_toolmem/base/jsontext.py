@@ -22,7 +22,7 @@ def dumps(
     """Return a JSON text; NaN and infinities become strings.
 
     Raises:
-        TypeError: a value is no JSON, and there is no `default` for it.
+        TypeError: a value is not a JSON value, and `default` does not convert it.
         ValueError, RecursionError: the value contains itself.
     """
 
@@ -42,7 +42,7 @@ def dumps(
 
 
 def loads(text: str) -> Any:
-    """Return the value of a JSON text; raise ValueError if it is none, or has a number that is not finite."""
+    """Return the value of a JSON text; raise ValueError if it is not JSON, or has a number that is not finite."""
     return _DECODER.decode(text)
 
 

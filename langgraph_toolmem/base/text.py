@@ -18,7 +18,7 @@ def digest(*parts: str | int) -> str:
     marked = []
     for part in parts:
         if isinstance(part, str):
-            # With its length before it, no text can pass for two parts.
+            # With its length before it, a text cannot be confused with two parts.
             marked.append(f"{len(part)}:{part}")
         else:
             marked.append(str(part))
@@ -28,11 +28,11 @@ def digest(*parts: str | int) -> str:
 
 
 MOST_COMPARED: Final = 4_000
-"""Characters at each end of a long text by which it is known."""
+"""Characters at each end of a long text that identify it."""
 
 
 def identity_of(content: Any) -> str:
-    """Return a text that differs where the contents of messages differ; of a long text its length and ends."""
+    """Return a text that differs if the contents of messages differ; of a long text its length and ends."""
     if not isinstance(content, str):
         return _BOUNDED_REPR.repr(content)
     if len(content) <= 2 * MOST_COMPARED:
@@ -74,7 +74,7 @@ def looks_unique(identifier: str) -> bool:
     if uuid:
         # Fewer different characters: a UUID that counts, as 00000000-0000-0000-0000-000000000012.
         return len(set(uuid[0])) >= 8
-    # "call_", "toolu_01", "chatcmpl-tool-": a provider's prefix is no part of the random text.
+    # "call_", "toolu_01", "chatcmpl-tool-": a provider's prefix is not part of the random text.
     prefix = re.match(r"(?:[A-Za-z]+[_-]+)+", identifier)
     if prefix and len(identifier) - prefix.end() >= 16:
         return _random_looking(identifier[prefix.end() :]) or _random_looking(identifier)
@@ -86,7 +86,7 @@ def _random_looking(body: str) -> bool:
         return False
     digits = len(re.findall(r"\d", body))
     if re.fullmatch(r"[0-9a-f]{16,}|[0-9A-F]{16,}", body):
-        # All digits are a number, and no digits at all hardly occur in 16 random hexadecimal characters.
+        # All digits are a number, and 16 random hexadecimal characters almost always contain a digit.
         return 2 <= digits <= len(body) - 2
     if not re.fullmatch(r"[A-Za-z0-9_-]{16,}", body) or digits == 0:
         return False
@@ -116,7 +116,7 @@ def shortened(text: str, limit: int) -> str:
         return text
     note = f" [… cut from {len(text)} characters …] "
     left = limit - len(note)
-    # With fewer characters left, the note would be most of the text.
+    # With fewer characters, the note would be longer than the text.
     if left < 20:
         return text[:limit]
     tail = left // 3

@@ -4,9 +4,9 @@ A forked process has one thread. A lock that another thread held at the fork wou
 locks of a memory are made here.
 
 CPython ends a daemon thread when it asks for the interpreter's lock after the teardown began. A thread that returns
-from Rust code, as Chroma's does, dies of SIGSEGV there. So `start` makes the package's threads, `native` marks code
-that must not be cut off, and one ``atexit`` function stops and awaits both: after a normal end, an uncaught exception
-and ``sys.exit``. A signal without a handler and ``os._exit`` end a process without a teardown.
+from Rust code, as Chroma's does, crashes with SIGSEGV there. So `start` makes the package's threads, `native` marks
+code that must not be interrupted, and one ``atexit`` function stops and awaits both: after a normal end, an uncaught
+exception and ``sys.exit``. A signal without a handler and ``os._exit`` end a process without a teardown.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _renewed(made: T) -> T:
 # --- the end of the interpreter ---
 
 STOP_SECONDS: Final = 2.0  # for all threads together
-NATIVE_SECONDS: Final = 10.0  # for threads inside native code: cutting one off kills the process
+NATIVE_SECONDS: Final = 10.0  # for threads inside native code: ending one kills the process
 LOOK_SECONDS: Final = 0.005
 
 _at_exit: Final[WeakSet[Any]] = WeakSet()
@@ -87,7 +87,7 @@ def at_exit(owner: Any) -> None:
 
 
 def start(name: str, do: Callable[[], object]) -> threading.Thread:
-    """Start a daemon thread that the exit awaits. Raises RuntimeError if none can be started."""
+    """Start a daemon thread that the exit awaits. Raises RuntimeError if it cannot be started."""
     thread = threading.Thread(target=do, name=name, daemon=True)
     thread.start()
     _threads.add(thread)
@@ -96,12 +96,12 @@ def start(name: str, do: Callable[[], object]) -> threading.Thread:
 
 @contextmanager
 def native() -> Iterator[None]:
-    """Mark code that returns from a native library: the exit awaits it, or (StorageError) has begun already."""
+    """Mark code that returns from a native library: the exit awaits it. Raises StorageError if the exit has begun."""
     me = threading.current_thread()
     # Before the check: the exit sees this thread, or this thread sees the exit.
     _inside[me] += 1
     try:
-        # The main thread runs the exit itself, and may use Chroma there: nothing cuts it off.
+        # The main thread runs the exit itself, and may use Chroma there: it is not interrupted.
         if _over.is_set() and me is not threading.main_thread():
             raise StorageError("The interpreter ends; nothing is begun any more.")
         yield
@@ -120,7 +120,7 @@ def _stop() -> None:
             log_failure(logger, logging.WARNING, "background work could not be stopped", error=error)
     for thread in list(_threads):
         thread.join(max(0.0, end - time.monotonic()))
-    # From here on no thread enters native code; those inside are awaited longer, as cutting one off is a SIGSEGV.
+    # From here on threads cannot enter native code; those inside are awaited longer, because ending one is a SIGSEGV.
     _over.set()
     end += NATIVE_SECONDS - STOP_SECONDS
     while any(thread.is_alive() for thread in list(_inside)) and time.monotonic() < end:
@@ -178,7 +178,7 @@ def step(waits: StepBudget) -> Iterator[None]:
 def async_variant(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
     """Return the async variant of a method (``afinish = async_variant(finish)``), run in a worker thread.
 
-    The method is looked up by name at each call, so that an override is followed.
+    The method is looked up by name at each call, so that an override is used.
     """
     name = method.__name__
 

@@ -1,1 +1,1 @@
-"""The base of all methods."""
+"""The core, the base of all methods: lifecycle, ledger, rows, jobs, users and tools."""

@@ -1,7 +1,7 @@
 """The tools of a memory: given ones, tools of hosts, tools known from before, and the developer's declarations.
 
-`Declarations` holds the names and shell patterns of ``ToolMemory(reads=...)``. `suggested` guesses from names and
-descriptions which declarations are missing: a text to paste, on which nothing ever acts.
+`Declarations` holds the names and shell patterns of ``ToolMemory(reads=...)``. `suggested` guesses missing declarations
+from names and descriptions: a text to paste, on which the memory never acts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Declarations:
     """Names and shell patterns (`fnmatch.fnmatchcase`) of tools that only read.
 
     Raises:
-        ConfigurationError: `reads` is no collection of texts.
+        ConfigurationError: `reads` is not a collection of texts.
     """
 
     def __init__(self, reads: Iterable[str] = ()) -> None:
@@ -68,11 +68,11 @@ class Declarations:
         """Return True if the tool is named, or matched and not marked as writing."""
         if spec.name in self._names:
             return True
-        # A pattern may match more than its author thought of: it does not overrule what a tool says of itself.
+        # A pattern may match more than its author thought of, so it does not overrule the tool's own mark.
         return spec.read_only is not False and self._matched(spec.name)
 
     def unknown(self, tools: Collection[str]) -> list[str]:
-        """Return the names and patterns without a matching tool; an empty list before any tool is known."""
+        """Return the names and patterns without a matching tool; an empty list before the first tool is known."""
         if not tools:
             return []
         unknown = list(self._names - set(tools))
@@ -181,7 +181,7 @@ class OfferedTools:
 
 
 def _identity_of(tool: BaseTool) -> Hashable:
-    """Return what a tool shares with its copies."""
+    """Return the object that a tool shares with its copies."""
     schema = id(tool)
     if tool.args_schema is not None:
         schema = id(tool.args_schema)
@@ -192,7 +192,7 @@ class Catalogue:
     """The tools of a memory. Safe to use from several threads.
 
     Args:
-        given: the tools as given to the memory; None if nobody gave any.
+        given: the tools as given to the memory, or None.
         describe: stores notes on tools in the graph; None in a memory that only reads.
     """
 
@@ -224,7 +224,7 @@ class Catalogue:
         self._offered: dict[tuple[int, ...], OfferedTools] = {}
         self._offered_alike: dict[tuple[Hashable, ...], OfferedTools] = {}
         self._read: dict[Hashable, ToolSpec] = {}
-        self._counted: tuple[int, int] = (0, 0)  # identity and size of the graph's tools at the last look
+        self._counted: tuple[int, int] = (0, 0)  # identity and size of the graph's tools when last read
         self._several: Mapping[str, Mapping[str, Shape]] = {}
         self._of_records: dict[str, ToolSpec] = {}
         self._named_by_record: dict[str, RecordSpec] = {}
@@ -251,9 +251,9 @@ class Catalogue:
             return inferred | self._of_hosts
 
     def offered(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
-        """Return those of a step's tools that the agent itself executes, by name; one dict for the same tools.
+        """Return the tools of a step that the agent itself executes, by name; the same dict for the same tools.
 
-        Each is read once: reading the schemas of an agent's tools costs more than all its decisions.
+        Each tool is read once: reading the schemas of an agent's tools costs more than all its decisions.
         """
         # A provider's own tool is a dict: the provider executes it.
         executed = [tool for tool in tools if isinstance(tool, BaseTool)]
@@ -267,7 +267,7 @@ class Catalogue:
         if offered is not None:
             return offered.specs
         if len(self._offered) >= MAX_TOOL_SETS:
-            # Tools that are made anew for each call must not pile up.
+            # Tools that are made again for each call must not accumulate.
             self._offered, self._offered_alike, self._read = {}, {}, {}
         known = [self._read.get(identity, tool) for identity, tool in zip(identities, executed, strict=True)]
         specs = read_tools(known)
@@ -280,9 +280,9 @@ class Catalogue:
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
         """Return tools (`specs` by default) with the marks of the developer, of hosts and of the folder.
 
-        A restrictive mark holds for every tool of its name. A permission holds for the tool that carries it, or for the
-        name where the developer gave it to the memory: two agents may have different tools of one name. The folder
-        describes tools that are known from their calls alone, and adds restrictive marks. The running program must
+        A restrictive mark applies to every tool of its name. A permission applies to the tool that carries it, or to
+        the name if the developer gave it to the memory: two agents may have different tools of one name. The folder
+        describes tools that are known only from their calls, and adds restrictive marks. The running program must
         declare itself that a tool only reads; a memory that is only read trusts the folder.
         """
         if specs is None:
@@ -360,12 +360,12 @@ class Catalogue:
             return specs
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Take in the tools of a host. Of two with one name the given one stays, otherwise the latest."""
+        """Add the tools of a host. Of two tools with one name the given one is kept, otherwise the latest."""
         with self._lock:
             if any(known is tools for known in self._adopted):
                 return
             given, tools = tools, without_own(tools)
-            # A subset of a known set, such as the tools of one request, is nothing new.
+            # A subset of a known set, such as the tools of one request, is known already.
             if any(tools.items() <= known.items() for known in self._adopted):
                 return
             self._adopted = [*self._adopted[-MAX_TOOL_SETS:], given]
@@ -375,7 +375,7 @@ class Catalogue:
                 self._given = {**of_hosts, **self._given}
 
     def _take(self, tools: Mapping[str, ToolSpec]) -> None:
-        # The latest description of each tool. Where nobody says which of two hosts' tools is meant, both are.
+        # The latest description of each tool. If two hosts have a tool of that name, both may be meant.
         taken: dict[str, ToolSpec] = {}
         for name, spec in tools.items():
             before = self._of_hosts.get(name)
@@ -401,7 +401,7 @@ class Catalogue:
             restrictions = [spec]
             noted = self._noted(kept)
             if noted is not None:
-                restrictions.append(noted)  # they stay, though other programs do not know them
+                restrictions.append(noted)  # they are kept, although other programs do not know them
             marked = self._declared(restricted(best, restrictions))
             changes = changes_of(marked, self._graph.tools.get(kept, {}))
             if changes:
@@ -474,7 +474,7 @@ class Catalogue:
 
     def _record_of(self, spec: ToolSpec) -> str:
         """Return the record of a tool: the first of its name with the same parameters, or a new one."""
-        if not spec.seen:  # it is known from its calls alone
+        if not spec.seen:  # it is known only from its calls
             return spec.name
         shape = shape_of(spec)
         for record in (spec.name, *self._shapes().get(spec.name, ())):
@@ -563,8 +563,8 @@ class NameWords:
         languages: words of tools that run a text in such a language.
         programs: parameters of such tools.
         databases: a tool with one of these words and "query" runs a text too.
-        particles: words that make another verb: ``check_out``, ``get_in``.
-        acts: nouns of acts, at the end of a long name.
+        particles: words that form another verb: ``check_out``, ``get_in``.
+        acts: nouns of actions, at the end of a long name.
         things: verbs that are nouns as well: ``get_order``.
     """
 
@@ -588,7 +588,7 @@ _NAME_WORDS: Final = NameWords()
 
 
 def suggested(specs: Iterable[ToolSpec]) -> list[str]:
-    """Return the names of tools that seem to only read, for a developer to check. Nothing may act on them."""
+    """Return the names of tools that seem to only read, for a developer to check. The memory never acts on them."""
     return sorted(spec.name for spec in specs if side_effects(spec) == "changes" and _seems_to_read(spec))
 
 

@@ -1,4 +1,4 @@
-"""The core: it reads messages, keeps evidence, rows, jobs, users and tools, and knows no method.
+"""The core: it reads messages and keeps evidence, rows, jobs, users and tools, independent of the methods.
 
 `Evidence` is the graph with its lock, its log and its users; `Core` adds everything else.
 """
@@ -63,7 +63,7 @@ class Evidence(SharedByCopies):
 
     Attributes:
         graph: to be read under `lock`.
-        closed: True if nothing may be opened any more.
+        closed: True after closing: stores must not be opened again.
     """
 
     def __init__(self, store: EventStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
@@ -82,21 +82,21 @@ class Evidence(SharedByCopies):
             return self.store.register(kind)
 
     def apply(self, key: str | None, record: Record, *, user: str | None = None, run: str = "") -> bool:
-        """Store the events of a run and apply them to the graph, once for each key. The caller holds the lock."""
+        """Store the events of a run and apply them to the graph, once for each key. The caller must hold the lock."""
         new = self.store.append(key, record, user=user or "", run=run)
         if self.shared_log is not None and not self.read_only:
             self.shared_log.learned()
         return new
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Apply what other processes and workers learned; `at_once` waits for a shared store. Not under the lock."""
+        """Apply the events of other processes and workers; `at_once` waits for a shared store. Not under the lock."""
         if self.shared_log is not None:
             self.shared_log.poll(at_once=at_once)
         with self.lock:
             self.store.refresh()
 
     def acknowledge(self) -> None:
-        """Wait a moment for a shared store to have what was learned, where nothing else outlives the process."""
+        """Wait briefly until a shared store has the learned events, if only the store outlives the process."""
         if self.shared_log is not None:
             self.shared_log.acknowledge()
 
@@ -147,7 +147,7 @@ class Evidence(SharedByCopies):
         with self.lock:
             return int(self.graph.counters.get(name, 0))
 
-    # --- runs and whose they are ---
+    # --- runs and their users ---
 
     def weight_of(self, run: str) -> float:
         with self.lock:
@@ -177,14 +177,14 @@ class Evidence(SharedByCopies):
         self.store.close()
 
     def forget(self, gone: Forgotten) -> int:
-        """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
+        """Remove a user, or runs, from graph and disk; return the number of items. Raise StorageError if some are left."""
         self.refresh(at_once=True)
         with self.lock:
             removed = self.store.forget(gone)
-            # Under the same lock: the worker must not send on what was just deleted.
+            # Under the same lock: the worker must not send events that were just deleted.
             if self.shared_log is not None:
                 self.shared_log.worker.withdraw(gone)
-        # Without the lock: erasing rewrites files, and readers need not wait for it.
+        # Without the lock: erasing rewrites files, and readers do not need to wait for it.
         self.store.erase()
         if self.shared_log is not None:
             removed += self.shared_log.forget(gone)
@@ -192,7 +192,7 @@ class Evidence(SharedByCopies):
 
 
 def no_past_runs(_: User) -> PastRuns | None:
-    """Return None: no method keeps finished runs."""
+    """Return None: finished runs are not kept."""
     return None
 
 
@@ -200,9 +200,9 @@ class Core(Evidence):
     """The pieces of a memory; see `ToolMemory` for the arguments.
 
     Attributes:
-        folder: of the memory; None: nothing is on disk.
-        home: of the evidence graph and its derivatives; the folder, or one in it; None likewise.
-        texts: what is kept of texts in RAM.
+        folder: of the memory; None if it is in RAM only.
+        home: folder of the evidence graph and its derivatives: the memory's folder or one in it; None in RAM.
+        texts: the texts that are kept in RAM.
         past_runs: returns the finished runs of a user; a method that keeps them sets it.
         listeners: the methods, in their order.
         constants: parameters ("tool.parameter") whose values need no provenance.
@@ -248,7 +248,7 @@ class Core(Evidence):
         self.home = _home_of(self.folder, self.graph_namespace)
         self.listeners = tuple(listeners)
         log = EventStore(
-            # A memory that only reads a shared store would look at a log that lags behind.
+            # A memory that only reads a shared store would read an outdated log.
             None if store is not None and read_only else self.home,
             lock=threads.rlock(),
             tables=_tables_of(self.listeners),
@@ -291,12 +291,12 @@ class Core(Evidence):
         self.holdout = Holdout(self, holdout)
         self.trials = HintTrials(self, withhold)
         self.executions = ExecutionLog(self.episodes.of)
-        # Two caches of states: what a model call sees may be ahead of what is learned.
+        # Two caches of states: a model call may see more turns than are learned.
         self._states = Folds()
         learned = Folds()
         for forget in (self.executions.forget, self._states.forget, learned.forget):
             self.texts.register(forget)
-        # Others forget too: then the events say so, or are gone.
+        # Other processes forget too: then events record it, or are missing.
         self.episodes.at_forgetting.append(self.texts.forget)
         self.store.at_reload.append(self.texts.forget)
         self.ledger = Ledger(self)
@@ -343,7 +343,7 @@ class Core(Evidence):
             if self.closed:
                 return
             self.closed = True
-        # The last that is pushed is closed first; an interrupt leaves nothing open either.
+        # The last pushed is closed first; an interrupt closes all of them too.
         with ExitStack() as last:
 
             def close_then(what: str, close: Callable[[], object]) -> None:
@@ -369,14 +369,14 @@ class Core(Evidence):
         self.lifecycle.observe(call.history.plus(call.answer), call.owner.named)
 
     def _write_costs(self, record: Record) -> None:
-        """Store counts of seconds, unless nothing may be written any more."""
+        """Store counts of seconds, unless the memory is closed."""
         if self.read_only or self.store.closed:
             return
         with self.lock:
             self.apply(None, record)
 
     def know(self, run: Run) -> None:
-        """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""
+        """Record the episodes of a thread before its turns are learned, so that feedback finds them."""
         with self.lock:
             if self.read_only:
                 return
@@ -385,7 +385,9 @@ class Core(Evidence):
                 self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Read messages into a run, with calls as recorders saw them executed; raise MessageError if they are none."""
+        """Read messages into a run, with calls as recorders saw them executed; raise MessageError if they are not
+        messages.
+        """
         return self.executions.read(messages, thread_id)
 
     def state_of(self, run: Run, tools: Mapping[str, ToolSpec] | None = None) -> RunState:
@@ -408,11 +410,11 @@ class Core(Evidence):
         return bool(self.log_and_continue("could not read whether an episode is held out", begins))
 
     def rows(self, kind: RowKind[T]) -> Rows[T]:
-        """Return the rows of a kind, of the method of its name; nothing is read."""
+        """Return the rows of a kind, of the method of its name, without reading them."""
         return Rows(kind, self.vectors, self.ledger, users=self.users, now=self.now)
 
     def _leave_index_job(self, collection: str) -> None:
-        """Have the process that writes to Chroma bring an index up to its rows."""
+        """Have the process that writes to Chroma update an index from its rows."""
         if not self.read_only:
             self.log_and_continue(
                 "no job for the index of Chroma could be put into the queue",
@@ -434,7 +436,7 @@ class Core(Evidence):
         assert isinstance(self.vectors, IndexedVectors)
         for job in jobs:
             gone = Forgotten(job.payload["user"], frozenset(job.payload["runs"]))
-            # Jobs first: one that waits would write the rows again.
+            # Jobs first: a waiting job would write the rows again.
             self.jobs.queue.forget(gone.user, runs=gone.runs)
             owners = [gone.user] if gone.user else sorted(gone.runs)
             namespaces: set[tuple[str, ...]] = set()

@@ -1,7 +1,7 @@
 """Time that model calls take, and processor time that the memory adds to a run.
 
 Both are summed in RAM and written as counters of the evidence graph, many at once: one write for each model call would
-cost more than what it counts.
+cost more than the counted work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CALL_SECONDS: Final = "model_seconds_calls"
 """Seconds of the model calls whose answer asked for tools; `TIMED_CALLS` is their number."""
 TIMED_CALLS: Final = "timed_calls"
 WORD_SECONDS: Final = "model_seconds_words"
-"""Seconds of the model calls that were answered in words; `TIMED_WORDS` is their number."""
+"""Seconds of the model calls that were answered with text; `TIMED_WORDS` is their number."""
 TIMED_WORDS: Final = "timed_words"
 CPU_SECONDS: Final = "cpu_seconds"
 """Processor seconds of the memory while a run waits for it."""
@@ -63,7 +63,7 @@ class Costs(SharedByCopies):
     def waited(self, seconds: float, *, calls: bool) -> None:
         """Count one model call of so many seconds; `calls` says that its answer asks for tools.
 
-        The memory only ever saves model calls that ask for tools, and an answer in words takes longer.
+        The memory saves only model calls that ask for tools, and an answer with text takes longer.
         """
         if calls:
             self._add({CALL_SECONDS: seconds, TIMED_CALLS: 1})
@@ -72,7 +72,7 @@ class Costs(SharedByCopies):
 
     def flush(self) -> None:
         """Write the sums."""
-        # Taken out before they are written: what is counted meanwhile is of the next flush.
+        # Taken out before they are written: seconds that are counted meanwhile belong to the next flush.
         with self._lock:
             sums, self._sums, self._pending = self._sums, defaultdict(float), 0
         if sums:
@@ -88,6 +88,6 @@ class Costs(SharedByCopies):
                 self._sums[name] += amount
             self._pending += 1
             due = self._pending >= MOST_PENDING
-        # Without the lock, which `flush` takes.
+        # Without the lock, because `flush` takes it.
         if due:
             self.flush()

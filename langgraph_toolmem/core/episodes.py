@@ -1,4 +1,4 @@
-"""The episodes of each thread, by which later feedback and trimmed histories find theirs; and held-out episodes."""
+"""The episodes of each thread, so that later feedback and trimmed histories find their episode; and held-out episodes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class EpisodeLimits:
     """Sizes of the tables of episodes.
 
     Attributes:
-        threads: whose episodes are remembered; the least recently active leave.
-        messages: user messages of a thread that are remembered; the oldest leave.
-        held_out: episodes with a draw of `Holdout`; the oldest leave.
+        threads: threads with remembered episodes; the least recently active are dropped.
+        messages: remembered user messages of a thread; the oldest are dropped.
+        held_out: episodes with a draw of `Holdout`; the oldest are dropped.
     """
 
     threads: int = 20_000
@@ -83,7 +83,7 @@ class KnownMessages(Mapping[str, str]):
 class Episodes(Table):
     """``threads``: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
 
-    Without the graph's lock an answer may be a moment old. `at_forgetting` is called when a user or runs are forgotten,
+    Without the graph's lock a read may be slightly stale. `at_forgetting` is called when a user or runs are forgotten,
     here or by another worker.
     """
 
@@ -103,7 +103,7 @@ class Episodes(Table):
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
     def _thread(self, thread: str) -> list[dict[str, Any]]:
-        # Taken out and put back: the threads are in the order of their latest activity.
+        # Removed and added again: the threads are in the order of their latest activity.
         row = self.threads.pop(thread, None) or [{}, {}]
         self.threads[thread] = row
         if len(self.threads) > EPISODE_LIMITS.threads:
@@ -198,10 +198,11 @@ class Episodes(Table):
         return names
 
     def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
-        """Return the digest of an episode: its number from 1, or the id of a message in it; None: the latest finished.
+        """Return the digest of an episode, given its number from 1 or the id of a message in it; the latest finished
+        one for None.
 
         Raises:
-            InputError: the thread is not known, or has no such episode that is not one of `others`.
+            InputError: the thread is unknown, or does not have this episode, or only among `others`.
         """
         all_messages, all_over = self.threads.get(digest("run", thread_id), [{}, {}])
         if not all_messages and not all_over:
@@ -243,7 +244,7 @@ def _without_episodes(
 
 
 def _last_known(run: Run, start: int, known: Collection[str]) -> int:
-    """Return the place of the last known user message before an event; 0 if there is none."""
+    """Return the position of the last known user message before an event; 0 without one."""
     for place in range(start - 1, -1, -1):
         event = run.events[place]
         if isinstance(event, UserMessage) and event.key in known:
@@ -283,7 +284,9 @@ class EpisodeSpent(Event):
 
 
 class HoldoutTable(Table):
-    """``episodes`` in which the memory was asked, or would have been: -> [held out (1 or 0), model calls, tokens]."""
+    """``episodes`` in which the memory was asked, or would have been asked: -> [held out (1 or 0), model calls,
+    tokens].
+    """
 
     name = "holdout"
     parts: ClassVar = {"episodes": shapes.RowsOf(shapes.ListOf(shapes.WHOLE, (3,)))}
@@ -337,7 +340,7 @@ class Holdout:
         """Return True if the last episode of a history is held out; record once that the memory was asked."""
         name, evidence = run.digest, self._evidence
         with evidence.lock:
-            # Once drawn, an episode stays as it is, also after the share was changed.
+            # A drawn episode is not drawn again, also after the share was changed.
             known = self._table.episodes.get(name)
             if known is not None:
                 held, *_ = known
@@ -348,7 +351,7 @@ class Holdout:
         return drawn
 
     def spent(self, run: str, turn: Turn) -> Record:
-        """Return the record of a model turn's calls and tokens. The caller holds the lock."""
+        """Return the record of a model turn's calls and tokens. The caller must hold the lock."""
         row = self._table.episodes.get(run)
         if row is None or turn.chosen_by != "model":
             return []

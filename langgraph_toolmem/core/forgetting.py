@@ -1,4 +1,4 @@
-"""Deletion of a user, a thread, or what is older than the memory's retention; and the ages behind the retention."""
+"""Deletion of a user, a thread, or data older than the memory's retention; and the ages for the retention."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
 
 MAX_AGES: Final = 200_000
-"""Runs, requests and threads with a known age; one that left counts as old as the last that did."""
+"""Runs, requests and threads with a known age; a dropped one counts as old as the one dropped last."""
 RETENTION: Final = "retention"
-"""Kind of the jobs that delete what is older than the retention."""
+"""Kind of the jobs that delete data older than the retention."""
 
 
 @dataclass(slots=True)
 class LastSeen(Event):
-    """Runs, requests and threads (digests) that were active in that hour since 1970; none to start keeping ages."""
+    """Runs, requests and threads (digests) that were active in that hour since 1970; empty at the start of keeping
+    ages.
+    """
 
     kind = "last_seen"
     names: list[str]
@@ -65,7 +67,7 @@ class Ages(Table):
         return 0
 
     def seen(self, learned: LearnedTurn) -> Record:
-        """Return the record of what a turn shows to be active; the age of a name is renewed once a day."""
+        """Return the record of the active run, request and thread of a turn; an age is renewed once a day."""
         hour, day = learned.hour, 24
         new: list[str] = []
         for name in (learned.run, learned.thread, learned.state.user_key):
@@ -87,7 +89,7 @@ def seconds_of(retention: timedelta | float | None) -> float | None:
 
 
 def do_nothing(_: Sequence[Job]) -> None:
-    """Do nothing with jobs whose answer was all there is to do."""
+    """Do nothing: these jobs are done with their answer."""
 
 
 class Forgetting:
@@ -139,13 +141,13 @@ class Forgetting:
             if run not in others:
                 contributors.add(contributor(thread_id, owner or None))
         if not others:
-            # What was learned of the thread before its user was named.
+            # Data of the thread that was learned before its user was named.
             contributors.add(contributor(thread_id, None))
         gone = Forgotten(runs=known | contributors)
         steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone)]
         for namespace in self._namespaces(thread_id, user_id, known):
             steps += self._rows(User(None, None, namespace), gone)
-        # The graph last: it knows which runs these are, should something fail.
+        # The graph last: if a step fails, it still knows which runs these are.
         return self._all(steps, last=partial(core.forget, gone))
 
     def _namespaces(self, thread_id: str, user_id: str | None, runs: Collection[str]) -> set[tuple[str, ...]]:
@@ -195,7 +197,9 @@ class Forgetting:
         return [partial(each.forget, user, gone) for each in self._core.listeners]
 
     def _all(self, steps: list[Callable[[], int]], last: Callable[[], int] | None = None) -> int:
-        """Do all steps, and the last one if none failed; return how much was removed, or raise the first error."""
+        """Do all steps, and the last one if all others succeeded; return the number of removed items, or raise the
+        first error.
+        """
         core = self._core
         core.refuse_if_read_only()
         removed = 0
@@ -209,5 +213,5 @@ class Forgetting:
             raise failures[0]
         if last is not None:
             removed += last()
-        core.texts.forget()  # once more: the steps above read what they deleted
+        core.texts.forget()  # once more: the steps above read the deleted data
         return removed

@@ -1,12 +1,13 @@
-"""Background work that outlives the process: methods register how jobs of a kind are done, and put jobs.
+"""Background work that survives the process: methods register a function for each kind of job, and put jobs.
 
 `Jobs.put` writes a job to the `JobQueue`, tables of ``memory.db``, and returns. One thread per process does the jobs,
-those of one kind in batches. Jobs of a *slow* kind ask a model: one at a time in a thread of their own. The model's
-answer is kept in the queue before it is used, and the job is given up after `JobLimits.slow_tries`` failures.
+in batches of one kind. Jobs of a *slow* kind ask a model: one at a time in a thread of their own. The model's answer is
+kept in the queue before it is used, and the job is given up after `JobLimits.slow_tries`` failures.
 
-A job is taken for a short time, its lease; after that, because its process was killed, it can be taken again. `takes`
-counts how often: whoever reports on a job shows that number, and an outdated one changes nothing. Only a process that
-`may_work` does jobs. What fails is tried again, later and later. A quick job is given up only if it cannot be read.
+A job is taken for a short time, its lease. If its process was killed, the job can be taken again after the lease.
+`takes` counts how often: a report on a job includes this number, and an outdated number is ignored. Only a process that
+`may_work` does jobs. A failed job is tried again at growing intervals. A quick job is given up only if it cannot be
+read.
 """
 
 from __future__ import annotations
@@ -44,23 +45,24 @@ class JobLimits:
 
     Attributes:
         batch: jobs that are done at once.
-        gather_seconds: jobs wait so long for others of their kind, unless somebody waits for them.
+        gather_seconds: jobs wait so long for others of their kind, unless a caller waits for them.
         first_wait: seconds before a failed job is tried again; doubled up to the longest.
         longest_wait: in seconds.
         slow_tries: failures after which a slow job is given up.
         slow_lease: seconds after which a slow job may be taken again: its process was killed, or its model does not
             answer.
         lease_seconds: the same for a quick job.
-        poll_seconds: who waits for jobs looks at least so often.
-        idle_seconds: the thread looks for jobs at least so often while any wait; then it ends.
+        poll_seconds: longest interval at which a waiting caller checks the jobs.
+        idle_seconds: longest interval at which the thread looks for jobs while some wait; without waiting jobs it ends.
         shared_poll_seconds: interval at which `Jobs.poll` has jobs tried again that were not done.
-        watch_seconds: interval at which a process that does nothing looks for the jobs that others leave to it.
-        close_seconds: wait for what is due at the end; what is left is done at the next opening.
-        flush_seconds: wait for everything, where somebody asks for it.
-        before_forgetting: seconds to wait for what is due before something is forgotten.
-        lost: a job that was taken so often and neither done nor failed is given up: it may be what ends the process.
-        waiting: more jobs, those that were given up among them, are refused.
-        namespaces: runs whose namespace is kept; those that were noted last.
+        watch_seconds: interval at which an idle process looks for the jobs that others leave to it.
+        close_seconds: wait for due jobs at the end; the others are done at the next opening.
+        flush_seconds: wait for all jobs, if a caller asks for it.
+        before_forgetting: seconds to wait for due jobs before a user or runs are forgotten.
+        lost: a job that was taken so often and neither done nor failed is given up, because it may be the one that ends
+            the process.
+        waiting: further jobs are refused beyond this number, which includes jobs that were given up.
+        namespaces: latest runs whose namespace is kept.
     """
 
     batch: int = 64
@@ -89,7 +91,7 @@ _FIRST: Final = """(ordering_key = '' OR NOT EXISTS (
     SELECT 1 FROM jobs AS older
     WHERE older.ordering_key = jobs.ordering_key AND older.dead = 0 AND older.seq < jobs.seq
 ))"""
-# No job is put off or leased for an hour: if it seems so, the clock was set back.
+# Delays and leases are shorter than an hour: if one seems longer, the clock was set back.
 _DUE: Final = "(due <= :now OR due > :now + 3600)"
 _LEASED: Final = "(lease > :now AND lease <= :now + 3600)"
 _FREE: Final = f"{_WANTED} AND {_FIRST} AND {_DUE} AND NOT {_LEASED}"
@@ -98,9 +100,9 @@ _EVER: Final = 2**62
 
 
 class Job(NamedTuple):
-    """A job. The fields from `answer` on are known once it was taken."""
+    """A job. The fields from `answer` on are known after it was taken."""
 
-    id: str  # one whose id waits already is not put again
+    id: str  # a job whose id is in the queue already is not added
     kind: str  # selects the code that does it
     payload: Mapping[str, Any]  # JSON values
     run: str = ""  # digest of the run it is about
@@ -108,8 +110,8 @@ class Job(NamedTuple):
     namespace: tuple[str, ...] = ()  # of the run's rows; kept for `JobQueue.namespace_of`
     ordering_key: str = ""  # jobs of one key are done one after the other, in the order they were put; "": no order
     answer: str | None = None  # kept by `JobQueue.save`
-    takes: int = 0  # how often it was taken
-    attempts: int = 0  # how often it failed
+    takes: int = 0  # number of times that it was taken
+    attempts: int = 0  # number of failures
 
 
 class RowsOwner(NamedTuple):
@@ -167,7 +169,7 @@ class JobQueue(Database):
             row["due"] = self._now()
             rows.append(row)
         with self.writing() as database:
-            # A folder whose jobs nobody does must not fill its disk.
+            # A folder without a process that does its jobs must not fill its disk.
             [(waiting,)] = database.execute("SELECT count(*) FROM jobs")
             if waiting >= JOB_LIMITS.waiting:
                 raise StorageError(
@@ -186,7 +188,7 @@ class JobQueue(Database):
     ) -> list[Job]:
         """Lease the oldest job of some kinds that is due and was put up to a place (`last`), with others of its kind.
 
-        A job that was taken before, and so failed or lost its process, is taken alone.
+        A job that was taken before, so that it failed or lost its process, is taken alone.
         """
         # Checked in SQL: a job that cannot be read would raise for all of its batch.
         damaged = """(NOT json_valid(payload) OR NOT json_valid(namespace) OR typeof(takes) <> 'integer'
@@ -218,7 +220,7 @@ class JobQueue(Database):
         """Return the places of the oldest job that is free and, if it was never taken, of others like it."""
         free = f"SELECT seq, kind, takes FROM jobs WHERE {_FREE}"
         for seq, kind, takes in database.execute(f"{free} ORDER BY seq LIMIT 1", asked).fetchall():
-            # A job that ended its process would take the others of its batch with it.
+            # A job that ends its process would also end the other jobs of its batch.
             if takes or most == 1:
                 return [seq]
             asked["kinds"] = json.dumps([kind])
@@ -227,30 +229,30 @@ class JobQueue(Database):
         return []
 
     def free(self) -> None:
-        """End all leases: nobody else does jobs."""
+        """End all leases: other processes do not do jobs."""
         with self.writing() as database:
             database.execute("UPDATE jobs SET lease = 0 WHERE lease > 0")
 
     def save(self, job: Job, answer: str) -> bool:
-        """Keep an answer for whoever takes the job next; return True if the job is still held, else False."""
+        """Keep an answer for the next process that takes the job; return True if the lease is still valid, else False."""
         with self.writing() as database:
             held = (answer, job.id, job.takes)
             return database.execute(f"UPDATE jobs SET answer = ? WHERE {_HELD}", held).rowcount == 1
 
     def done(self, jobs: Iterable[Job]) -> list[Job]:
-        """Delete jobs that are done; return those that are not held any more."""
+        """Delete jobs that are done; return those with an expired lease."""
         with self.writing() as database:
             sql = f"DELETE FROM jobs WHERE {_HELD}"
             return [job for job in jobs if database.execute(sql, (job.id, job.takes)).rowcount == 0]
 
     def retry(self, job: Job, after: float, error: str = "", *, dead: bool = False) -> None:
-        """Put back a job that failed; `error` is no text of a user. A job that is given up is only kept."""
+        """Put back a job that failed; `error` must not contain text of a user. A job that is given up is only kept."""
         sql = f"UPDATE jobs SET lease = 0, attempts = attempts + 1, due = ?, error = ?, dead = ? WHERE {_HELD}"
         with self.writing() as database:
             database.execute(sql, (self._now() + after, error, dead, job.id, job.takes))
 
     def requeue(self) -> int:
-        """Have everything that was given up tried again, as if new; return how many."""
+        """Queue all jobs that were given up again, as if new; return their number."""
         sql = "UPDATE jobs SET dead = 0, attempts = 0, takes = 0, lease = 0, due = ? WHERE dead = 1"
         with self.writing() as database:
             return database.execute(sql, (self._now(),)).rowcount
@@ -267,7 +269,7 @@ class JobQueue(Database):
         return bool(self.ask(sql, self._asked(kinds, upto)))
 
     def next_due(self, kinds: Iterable[str]) -> float | None:
-        """Return the seconds until a job can be taken, 0 for now; None if none waits."""
+        """Return the seconds until a job can be taken, 0 for now; None without waiting jobs."""
         when = f"CASE WHEN {_LEASED} THEN lease WHEN {_DUE} THEN :now ELSE due END"
         asked = self._asked(kinds)
         for (due,) in self.ask(f"SELECT min(CAST({when} AS REAL)) FROM jobs WHERE {_WANTED} AND {_FIRST}", asked):
@@ -328,7 +330,7 @@ class JobQueue(Database):
 
 
 def keep_it(_: Job) -> None:
-    """Take back nothing of a job whose user was forgotten meanwhile."""
+    """Do nothing for a job whose user was forgotten meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +356,9 @@ def never() -> bool:
 
 
 class NotYetError(Exception):
-    """The subject of a job is not there yet. The job is dropped after so many `tries`; `why` is no text of a user."""
+    """The subject of a job does not exist yet. The job is dropped after so many `tries`; `why` must not contain text of
+    a user.
+    """
 
     def __init__(self, why: str, *, tries: int) -> None:
         super().__init__(why)
@@ -362,16 +366,16 @@ class NotYetError(Exception):
 
 
 class Jobs:
-    """The jobs of a memory. Safe to use from several threads. Nothing is opened before the first job.
+    """The jobs of a memory. Safe to use from several threads. The queue is opened at the first job.
 
     Args:
-        folder: of the memory; None: jobs are in RAM.
+        folder: of the memory; None keeps jobs in RAM.
         now: seconds since 1970.
-        read_only: nothing is worked on; `put` leaves jobs to the processes that write to the folder.
-        may_work: returns True if this process may write what the jobs write.
-        alone: only one process at a time may; so what another one leased is free.
+        read_only: do no jobs; `put` leaves them to the processes that write to the folder.
+        may_work: returns True if this process may write the results of the jobs.
+        alone: only one process at a time may write, so leases of other processes are invalid.
         serves: returns True if the others leave their jobs to this process, which then looks for them.
-        remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
+        remote: the server that the jobs write to, if it may hang: a model call waits for it only for its patience.
         working: counts the processor time of the jobs.
         problems: takes sentences on losses in the file; those of others who use it too.
 
@@ -401,12 +405,12 @@ class Jobs:
         self._remote = remote
         self._handlers: dict[str, JobHandler] = {}
         self._gathered = threading.local()  # jobs of `together`
-        self._changing = threads.rlock()  # from taking a job until it is done: nothing is forgotten meanwhile
+        self._changing = threads.rlock()  # from taking a job until it is done: users are not forgotten meanwhile
         self._changed = threads.condition()
         self._thread: threading.Thread | None = None
         self._due = math.inf  # by time.monotonic
-        self._over = threading.Event()  # no job is begun any more
-        self._doing: int | None = None  # the thread that writes what jobs made
+        self._over = threading.Event()  # True: do not begin further jobs
+        self._doing: int | None = None  # the thread that writes the results of jobs
         if read_only:
             self._over.set()
         self._stopped = False  # by the end of the interpreter
@@ -425,13 +429,14 @@ class Jobs:
         find: Callable[[Job], str] | None = None,
         undo: Callable[[Job], object] = keep_it,
     ) -> None:
-        """Register how jobs of a kind are done.
+        """Register the functions for a kind of job.
 
         Args:
             kind: of jobs.
-            do: does a batch, in milliseconds a job; if it raises, the jobs are done one by one. Twice is harmless.
-            find: makes the kind slow: asks a model. Its text is the `answer` of the one job that `do` gets then.
-            undo: takes back what was done for a job whose user another process forgot meanwhile.
+            do: does a batch, in milliseconds per job; if it raises, the jobs are done one by one. It must be harmless
+                to call it twice.
+            find: makes the kind slow: it asks a model. Its text is the `answer` of the single job that `do` then gets.
+            undo: reverts a job whose user another process forgot meanwhile.
         """
         self._handlers[kind] = JobHandler(do, find, undo)
 
@@ -452,8 +457,9 @@ class Jobs:
         """Put a `Job`, which is on disk when this returns; inside `together` at its end.
 
         Args:
-            ordering_key: jobs of one key are done in their order; None: those of one kind, namespace and run; "": none.
-            key: a job whose key waits already is not put again; each one is a job of its own if None.
+            ordering_key: jobs of one key are done in their order. Defaults to kind, namespace and run; "" means no
+                order.
+            key: a job whose key is in the queue already is not added. If None, the key is unique.
 
         Raises:
             StorageError: the queue cannot be written.
@@ -471,7 +477,7 @@ class Jobs:
             yield
             return
         jobs: list[Job] = []
-        self._gathered.jobs = jobs  # of this thread alone
+        self._gathered.jobs = jobs  # of this thread only
         try:
             yield
         finally:
@@ -483,7 +489,7 @@ class Jobs:
     # --- waiting ---
 
     def poll(self) -> None:
-        """Take up what is on disk, once in a while; cheap enough for every model call."""
+        """Look for jobs on disk from time to time; cheap enough for every model call."""
         for do in self.at_poll:
             do()
         if self.queue.folder is None or self.queue.empty:
@@ -495,7 +501,7 @@ class Jobs:
             self.begin()
 
     def settle(self, *, timeout: float = 1.0) -> bool:
-        """Wait until the quick jobs that are due now are done; return True if none of them is left, else False."""
+        """Wait until the quick jobs that are due now are done; return True if all of them are."""
         if self._over.is_set() or self.queue.empty:
             return True
         kinds, upto = self._kinds(slow=False), self.queue.last
@@ -512,7 +518,7 @@ class Jobs:
         return self._wait(settled, timeout)
 
     def flush(self, *, timeout: float | None = JOB_LIMITS.flush_seconds) -> bool:
-        """Wait until nothing is left to do, also by another process; return True if all is done or was given up."""
+        """Wait until all jobs are done, also those of other processes; return True if all are done or were given up."""
         if self.queue.read_only or (self.queue.empty and self._doing is None):
             return True
         thread = threading.get_ident()
@@ -542,11 +548,11 @@ class Jobs:
     # --- forgetting ---
 
     def forget(self, gone: Forgotten) -> int:
-        """Delete jobs about a user or runs, before rows are forgotten; what is being done for one is not written."""
+        """Delete jobs about a user or runs, before rows are forgotten; the results of running jobs are not written."""
         if self.queue.empty or not (gone.user or gone.runs or gone.before is not None):
             return 0
         if gone.before is None:
-            # What is written meanwhile brings pieces of the process's memory into Chroma's files again.
+            # Writing meanwhile would bring pieces of the process's memory into Chroma's files again.
             self.flush(timeout=JOB_LIMITS.before_forgetting)
         with self._changing:
             return self.queue.forget(gone.user, runs=gone.runs, before=gone.before)
@@ -554,7 +560,7 @@ class Jobs:
     # --- the thread ---
 
     def begin(self, after: float = 0.0) -> bool:
-        """Have the thread work in so many seconds; return False if there can be none."""
+        """Have the thread work in so many seconds; return False if it cannot be started."""
         if self._over.is_set():
             return False
         with self._changed:
@@ -596,7 +602,7 @@ class Jobs:
                 if left <= 0:
                     self._due = math.inf
                     return True
-                if left == math.inf:  # another thread took the work: an interrupt may leave two
+                if left == math.inf:  # another thread took the work: after an interrupt there may be two
                     self._end_thread()
                     return False
                 self._changed.wait(min(left, JOB_LIMITS.idle_seconds))
@@ -607,13 +613,13 @@ class Jobs:
             self._thread = None
 
     def _begin_watch(self) -> None:
-        """Have a thread look for jobs of other processes; it holds no memory that nobody else does."""
+        """Have a thread look for jobs of other processes; it does not keep the memory alive."""
         watching = self._watching is not None and self._watching.is_alive()
         if self._serves() and not watching and not self._over.is_set():
             self._watching = threads.start("toolmem-watch", partial(_watch, ref(self), self._over))
 
     def look(self) -> bool:
-        """Begin with jobs that other processes left; return False if nobody leaves any to this process."""
+        """Begin with jobs that other processes left; return False if jobs are not left to this process."""
         if not self._serves():
             return False
         try:
@@ -623,7 +629,7 @@ class Jobs:
         return True
 
     def work(self) -> float | None:
-        """Do the jobs that are due; return the seconds until another one is, None if none waits."""
+        """Do the jobs that are due; return the seconds until the next one is, None without waiting jobs."""
         if self._over.is_set() or self.queue.next_due(self._handlers) is None:
             return None
         if not self._may_work():
@@ -637,7 +643,7 @@ class Jobs:
         return None if self._over.is_set() else self.queue.next_due(self._handlers)
 
     def _do_quick(self) -> None:
-        kinds, upto = self._kinds(slow=False), self.queue.last  # what is put from now on is gathered
+        kinds, upto = self._kinds(slow=False), self.queue.last  # jobs that are put from now on are gathered
         while not self._over.is_set():
             with self._changing:
                 jobs = self.queue.take(kinds, most=JOB_LIMITS.batch, upto=upto)
@@ -653,7 +659,7 @@ class Jobs:
             if not jobs:
                 return
             slow_thread = threads.start("toolmem-slow", partial(self._try, jobs))
-            # A model may take minutes; entries that are only written must not wait for it.
+            # A model may take minutes; quick jobs must not wait for it.
             while slow_thread.is_alive() and not self._stopped:
                 self._do_quick()
                 with self._changed:
@@ -702,7 +708,7 @@ class Jobs:
                 self._doing = None
 
     def _failed(self, job: Job, error: BaseException) -> None:
-        if self._stopped:  # the end of the interpreter is no failure of the job; the next opening takes it up
+        if self._stopped:  # the end of the interpreter is not a failure of the job; the next opening continues it
             logger.debug("a %s job was not done: the interpreter ends", job.kind, exc_info=error)
             return
         wait = min(JOB_LIMITS.longest_wait, JOB_LIMITS.first_wait * 2.0 ** min(job.attempts, 20))
@@ -736,7 +742,7 @@ class Jobs:
     # --- ending ---
 
     def close(self) -> None:
-        """Do what is quick and due, and end after the jobs that are being done; what is left stays in the queue."""
+        """Do the quick jobs that are due, and end after the running ones; the others stay in the queue."""
         if self.queue.folder is not None and self._thread is not None:
             try:
                 self.settle(timeout=JOB_LIMITS.close_seconds)
@@ -764,5 +770,5 @@ def _watch(jobs: ref[Jobs], over: threading.Event) -> None:
         watched = jobs()
         if watched is None or not watched.look():
             return
-        # Without this name the memory is free to go while the thread sleeps.
+        # Without this name the memory can be collected while the thread sleeps.
         del watched

@@ -1,8 +1,8 @@
-"""The ledger: items that a method showed the model, whether it followed them, and how that run ended.
+"""The ledger: items that a method showed to the model, whether the model followed them, and how the run ended.
 
-A method shows an item before one model turn, or for the whole run. The turn tells whether the model followed it, the
-run's feedback how it ended; feedback may change. An item with a tool counts for the feedback once the model called that
-tool, any other item because it was shown. Counts per method and item are increments, so that processes add up.
+A method shows an item before one model turn, or for the whole run. The turn shows whether the model followed it, and
+the run's feedback how it ended; feedback may change. Feedback counts for an item with a tool once the model called that
+tool, and for any other item because it was shown. Counts per method and item are increments, so that processes add up.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class LedgerLimits:
     """Sizes of the ledger.
 
     Attributes:
-        turns: with shown items that are not learned yet; the oldest leave.
-        runs: whose items are kept; feedback on an older run counts for no item.
-        records: items of a method with a record; those that were shown first leave.
+        turns: turns with shown items that are not learned yet; the oldest are dropped.
+        runs: runs whose items are kept; feedback on an older run is not counted.
+        records: items of a method with a record; those shown first are dropped.
     """
 
     turns: int = 4_096
@@ -90,13 +90,13 @@ class TracksDropped(Event):
 
 
 class LedgerTable(Table):
-    """Records of shown items and their outcome. Callers hold the graph's lock.
+    """Records of shown items and their outcome. Callers must hold the graph's lock.
 
     Attributes:
         turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
         runs: run -> [user or "", {method: {id: counted feedback: None, its weight if good, minus its weight if bad}}].
-        sums: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
-            went well; runs whose feedback counts for items, good and bad ones.
+        sums: method -> FIGURES: model turns with shown items, turns in which an item was followed, and in which that
+            went well; runs whose feedback counts for items, good and bad.
         records: method -> item -> the numbers of its `ItemStats`; ALL: their sums.
     """
 
@@ -128,7 +128,7 @@ class LedgerTable(Table):
         }
 
     def track(self, method: str, item: str) -> ItemStats:
-        """Return the record of an item in whole numbers >= 0: fractions of feedback count once they add up to one."""
+        """Return the record of an item in whole numbers >= 0: fractional feedback counts once it adds up to 1."""
         counts = self.records.get(method, {}).get(item)
         if counts is None:
             return NO_TRACK
@@ -151,7 +151,7 @@ class LedgerTable(Table):
     def followed(self, turn: Turn) -> Record:
         """Return the record of the items that the model followed in a turn."""
         record: Record = []
-        # Only calls that worked as the model wrote them are right: a person's edit says that the call was not.
+        # Only calls that worked as the model wrote them are right: a call that a person edited was wrong.
         for method, (run, user, items) in self.turns.get(turn.key, {}).items():
             suggested = set(items.values())
             called: set[str] = set()
@@ -185,7 +185,7 @@ class LedgerTable(Table):
         for key in (item, ALL):
             records.setdefault(key, [0] * len(ItemStats._fields))[place] += amount
         if len(records) > LEDGER_LIMITS.records:
-            # The sums are made first, so they are the oldest, and must stay.
+            # The sums are made first, so they are the oldest, and must be kept.
             oldest, second = islice(records, 2)
             if oldest == ALL:
                 oldest = second
@@ -197,7 +197,7 @@ class LedgerTable(Table):
             if item == ALL or item not in records:
                 continue
             dropped = records.pop(item)
-            # The sums are over the items that are there.
+            # The sums are over the remaining items.
             records[ALL] = [whole - part for whole, part in zip(records[ALL], dropped, strict=True)]
 
     def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
@@ -262,7 +262,7 @@ class LedgerTable(Table):
                 if counted is not None:
                     self._add(method, key, _outcome(counted), -abs(counted))
                 self._add(method, key, _outcome(new), abs(new))
-                # Counted feedback is kept, so that later feedback takes it back before it counts.
+                # Counted feedback is kept, so that later feedback first subtracts it.
                 items[key] = new
 
     def forget(self, gone: Forgotten) -> int:
@@ -279,7 +279,7 @@ class LedgerTable(Table):
 
 
 def _outcome(weight: float) -> str:
-    """Return the figure of a weight that feedback has for an item: minus where it is bad."""
+    """Return the signed weight of feedback for an item: negative if it is bad."""
     if weight > 0:
         return "helped"
     return "hurt"
@@ -306,7 +306,7 @@ class Ledger:
         turn: str | None = None,
         user_id: str | None = None,
     ) -> None:
-        """Record that the model sees these items (see `Shown`); a repetition for the same turn, or run, counts once."""
+        """Record that the model sees these items (see `Shown`); a repetition for the same turn or run counts once."""
         with self._evidence.lock:
             known: Collection[str] = self._table.shown_in(run, method)
             if turn is not None:

@@ -35,7 +35,7 @@ logger = logging.getLogger("langgraph_toolmem.memory")
 
 
 VERDICT: Final = "verdict"
-"""Kind of the jobs with which feedback is left to the process that writes to the folder."""
+"""Kind of the jobs that leave feedback to the process that writes to the folder."""
 MAX_COMMENT: Final = 500
 """Characters of a comment that are kept."""
 
@@ -53,7 +53,7 @@ class Lifecycle:
         if not core.read_only:
             core.jobs.handle(VERDICT, self._take_verdicts)
 
-    # --- what happens ---
+    # --- runs, calls and executions ---
 
     def observe(
         self,
@@ -81,10 +81,10 @@ class Lifecycle:
         core = self._core
         run, user = self._begun(messages, owner)
         with core.lock:
-            # Before the learning, after which the thread is known in any case.
+            # Before learning, because the thread is always known after it.
             whole = success is not None and self._is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True, model_input=model_input)
-            # A thread of which only some turns are new was followed live: the score is for its last episode.
+            # If only some turns of a thread are new, it was observed live: the score is for its last episode.
             turns = [event for event in run.events if isinstance(event, Turn)]
             whole = whole and new in (0, len(turns))
             core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
@@ -93,7 +93,7 @@ class Lifecycle:
             for episode in judged:
                 self.note(episode.digest, float(success), comment, owner.user_id, weight=1 / len(judged))
         self._learned(run, user)
-        # What was learned is stored already: a queue that cannot be written must not look like a failed `finish`.
+        # The learned turns are stored already: a queue that cannot be written must not look like a failed `finish`.
         try:
             with core.jobs.together():
                 for episode in self._ending(run):
@@ -138,7 +138,7 @@ class Lifecycle:
         return ending
 
     def _is_new_end(self, episode: Run) -> bool:
-        # The key counts once in all processes: a run that ends in two of them is kept by one.
+        # The key counts once in all processes: a run that ends in two processes is kept by one.
         with self._core.lock:
             return self._core.apply(digest("ended", episode.digest), [])
 
@@ -150,16 +150,16 @@ class Lifecycle:
         recorded: bool = False,
         model_input: ModelInput = UNSEEN,
     ) -> int:
-        """Learn what the messages show of earlier model calls, and note that one begins.
+        """Learn the earlier model calls that the messages show, and record that a new one begins.
 
         Args:
-            messages: the history, as the model is about to see it.
+            messages: the history, as the model will see it.
             owner: thread and user of the run.
             recorded: True if a recorder reports the executions of the calls that the model makes now.
-            model_input: what the model sees besides the messages.
+            model_input: the model's input besides the messages.
 
         Returns:
-            The number of turns that were new.
+            The number of new turns.
         """
         run, user = self._begun(messages, owner)
         with self._core.lock:
@@ -205,7 +205,7 @@ class Lifecycle:
     def _note_attempt(self, turn: Turn, step: ExecutedCall, status: Literal["ok", "failed"], *, raised: bool) -> None:
         """Count a failed attempt of a call, or the success after failed ones. The caller holds the lock."""
         core = self._core
-        # Numbered keys: each attempt counts once, whichever process reports it.
+        # Numbered keys: each attempt counts once, in all processes.
         attempts = 0
         while core.graph.has_seen(attempt_digest(step, attempts + 1)):
             attempts += 1
@@ -213,11 +213,11 @@ class Lifecycle:
         if raised or (attempts and status == "failed"):
             core.apply(attempt_digest(step, attempts + 1), [Outcome(record, "failed")])
         elif attempts and core.graph.has_seen(turn_digest(turn)):
-            # It failed for good, was learned so, and then its thread was resumed.
+            # It failed finally and was learned as failed; then its thread was resumed.
             core.apply(attempt_digest(step, "ok"), [Outcome(record, "ok")])
 
     def gave_up(self, messages: Any, call_id: str, owner: Owner = NOBODY) -> int:
-        """Report that the error of a call reaches the host: no further attempt comes."""
+        """Report that the error of a call reaches the host, without further attempts."""
         core, messages = self._core, ThreadHistory(entries_of(messages))
         run, user = self._begun(messages, owner)
         with core.lock:
@@ -249,8 +249,8 @@ class Lifecycle:
     ) -> tuple[RunState, int]:
         """Learn the new turns of a run, one record each; return the state after the run, and their number.
 
-        With `last_turn_too` the last turn is learned although some of its calls have no answer. `model_input` is what
-        the model saw at turns that nobody noted (`OpenInputs`).
+        With `last_turn_too` the last turn is learned even if some of its calls have no answer. `model_input` is the
+        model's input at turns without a recorded one (`OpenInputs`).
         """
         core = self._core
         with core.lock:
@@ -281,7 +281,7 @@ class Lifecycle:
             return state, new
 
     def _learn_turn(self, learned: LearnedTurn, unnoted: SeenDigests | SeenInput) -> bool:
-        """Learn a turn; return True if it is new. `unnoted`: the model's input, if it was not noted."""
+        """Learn a turn; return True if it is new. `unnoted`: the model's input, if it was not recorded."""
         core, turn = self._core, learned.turn
         # The same history gives the same key in every process, so that a turn counts once.
         key = turn_digest(turn)
@@ -323,7 +323,7 @@ class Lifecycle:
         return new
 
     def _begun_elsewhere(self, turn: Turn) -> bool:
-        """Return True if another process saw one of the turn's calls fail: this one did not watch it all."""
+        """Return True if another process saw one of the turn's calls fail: this process did not see all of it."""
         known = self._core.executions.executions
         for step in turn.steps:
             if step.key not in known and self._core.graph.has_seen(attempt_digest(step, 1)):
@@ -338,7 +338,7 @@ class Lifecycle:
     def _learned(self, run: Run, user: User) -> None:
         core = self._core
         with core.lock:
-            # An answer in words ends the request, also where nobody calls `finish`.
+            # An answer with text ends the request, also without a call of `finish`.
             if run.events and not core.read_only:
                 last = run.events[-1]
                 if isinstance(last, Turn) and not last.steps:
@@ -363,11 +363,11 @@ class Lifecycle:
     # --- feedback ---
 
     def _is_whole(self, run: Run) -> bool:
-        # Nothing of the thread is known: feedback is on all its episodes.
+        # The thread is unknown: feedback is on all its episodes.
         known = self._core.episodes.of(run.thread_id)
         if not known or run.truncated:
             return not known
-        # Handed over whole once more, with the verdict that it had.
+        # Passed on completely once more, with its earlier score.
         parts = run.episodes()
         return len(parts) > 1 and all(self._core.weight_of(each.digest) == 1 / len(parts) for each in parts)
 
@@ -393,7 +393,7 @@ class Lifecycle:
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
             )
-        # This memory writes nothing into the graph: the process that does takes the job.
+        # This memory does not write to the graph: the writing process takes the job.
         if core.read_only:
             feedback = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
             user = core.owner_of(run, user_digest(user_id or None))
@@ -403,24 +403,25 @@ class Lifecycle:
         core.acknowledge()
 
     def others(self, thread_id: str, user_id: str | None) -> set[str]:
-        """Return the episodes of other users in a thread, where several users have a thread of that id."""
+        """Return the episodes of other users in a thread, if several users have a thread of that id."""
         owners = {run: self._core.known_owner(run) for run in self._core.episodes.runs(thread_id)}
         users = set(owners.values()) - {""}
-        if len(users) < 2:  # whoever looks at it may judge it
+        if len(users) < 2:  # every user of it may score it
             return set()
         if not user_id:
             raise NamespaceError(f"{len(users)} users have a thread {thread_id!r}. Pass user_id=…")
         return {run for run, owner in owners.items() if owner not in ("", user_digest(user_id))}
 
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        """Record feedback on a run (its digest) and tell the methods."""
+        """Record feedback on a run (its digest) and notify the methods."""
         self.note(run, score, comment, user_id or None)
         self._notify("judged", JudgedRun(run, score, comment, user_id or None))
 
     def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
-        """Record feedback in the graph, by the run's user if nobody is named, so that `forget` finds it.
+        """Record feedback in the graph, so that `forget` finds it: without a named user, by the run's user.
 
-        Its time is later than that of any known feedback, whatever the clocks say; `Verdict.rank` decides if it stands.
+        Its time is later than that of all known feedback, independent of the clocks; `Verdict.rank` decides which
+        feedback is kept.
         """
         core = self._core
         with core.lock:
@@ -442,5 +443,7 @@ class Lifecycle:
 
 
 def _is_headless(run: Run, index: int, turn: Turn) -> bool:
-    """Return True for an answer at the head of a cut history: nothing tells what it answered, and if it was seen."""
+    """Return True for an answer at the head of a cut history: its question is missing, and it may have been seen
+    before.
+    """
     return index == 0 and run.truncated and not turn.steps

@@ -1,7 +1,7 @@
 """The protocol of a method: its hooks, the values that they get, and its part of the report.
 
-The core calls the hooks in the order of the memory's list (`Method`). The five built-in methods use nothing that a
-method of your own could not use.
+The core calls the hooks in the order of the memory's list (`Method`). The five built-in methods use only names that a
+method of your own may use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("langgraph_toolmem.core.method")
 
 
 class EndedRun(NamedTuple):
-    """A finished run, its user, and its score from 0 (bad) to 1 (good) with a comment, if anybody gave feedback."""
+    """A finished run, its user, and its score from 0 (bad) to 1 (good) with a comment, if there is feedback."""
 
     run: Run
     user: User
@@ -84,7 +84,7 @@ class Section:
 
 
 def shown_in_words(what: str, sums: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a sentence on how often hints were shown and followed; none if none was shown."""
+    """Return a sentence on how often hints were shown and followed; empty without shown hints."""
     if not sums["shown"]:
         return ()
     return (
@@ -94,7 +94,7 @@ def shown_in_words(what: str, sums: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def outcome_in_words(sums: Mapping[str, int]) -> str:
-    """Return how runs with shown items ended; "" if none has feedback."""
+    """Return how runs with shown items ended; "" without feedback."""
     helped, hurt = sums["helped"], sums["hurt"]
     return f"; of these went well {helped:,}, badly {hurt:,}" if helped + hurt else ""
 
@@ -111,7 +111,7 @@ class PastRun(NamedTuple):
 
 
 class PastRunChanges(NamedTuple):
-    """Changes since a version; `whole`: they replace everything known before."""
+    """Changes since a version; if `whole`, they replace all earlier data."""
 
     version: int
     whole: bool
@@ -137,14 +137,13 @@ KEEP_RUNS: Final = (
 
 
 class Method(SharedByCopies):
-    """One idea on a memory. Override what you need; every default does nothing.
+    """A method of a memory. Override the hooks that you need; by default they do nothing.
 
-    `ended`, `judged`, `close`, `report` and `problems` run without the lock; an error in one method does not keep
-    the others from running.
-    An error in `forget` reaches the caller once everybody else has deleted their data.
+    `ended`, `judged`, `close`, `report` and `problems` run without the lock; an error in one method does not keep the
+    others from running. An error in `forget` reaches the caller after all other methods have deleted their data.
 
     Attributes:
-        name: attribute of the memory; prefix of what it keeps.
+        name: attribute of the memory; prefix of the names in its stores.
         tables: its tables in the evidence graph; `Evidence.register` returns one of them.
         steps: its steps at a model call (`langgraph_toolmem.extend.Step`).
         package: the package that it needs and the extra that installs it, if any.
@@ -159,7 +158,7 @@ class Method(SharedByCopies):
     core: Core
 
     def open(self, core: Core) -> None:
-        """Register tables and kinds of jobs with the core. Nothing is read from disk here."""
+        """Register tables and kinds of jobs with the core. Do not read from disk here."""
         self.core = core
 
     # under the lock: the returned record joins the turn's
@@ -185,11 +184,12 @@ class Method(SharedByCopies):
         return 0
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Delete what is outside the evidence graph; return how many items. Raise StorageError if something is left.
+        """Delete the method's data outside the evidence graph; return the number of items. Raise StorageError if data
+        is left.
 
         Args:
             user: the user to forget, or the owner of the runs (if known).
-            gone: what to delete; for a user their runs as well, as the graph knew them.
+            gone: the data to delete; for a user their runs as well, as the graph knew them.
         """
         return 0
 

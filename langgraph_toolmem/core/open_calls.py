@@ -1,9 +1,8 @@
 """Model calls whose outcome the host's state does not show yet.
 
-The memory stands right at the model. What the model answers there may still be replaced (a refusal that a fallback
-answers), and an error may still be handled (a retry). So an answer is learned once it is in the state, and a failure
-ends a run only if nothing answers it: the user speaks again without an answer in between, the memory is
-closed, or `SETTLE_SECONDS` pass.
+The memory is next to the model. The host may still replace the model's answer (a fallback after a refusal), and handle
+an error (a retry). So an answer is learned once it is in the state, and a failure ends a run only if it stays
+unanswered: the user speaks again without an answer in between, the memory is closed, or `SETTLE_SECONDS` pass.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from langgraph_toolmem.runs.trajectory import ThreadHistory
 logger = logging.getLogger("langgraph_toolmem.memory")
 
 SETTLE_SECONDS: Final = 60.0
-"""Seconds after which nothing more is expected of a model call."""
+"""Seconds after which a model call is settled."""
 MAX_OPEN_CALLS: Final = 1_024
-"""Open calls kept; the oldest is settled where one more comes."""
+"""Limit of open calls; beyond it the oldest is settled."""
 
 _MODEL: Final = ""
 """Key of a failure of the model itself among the failures of a call."""
 
 
 class CallOwner(NamedTuple):
-    """Whose call it is.
+    """The owner of a call.
 
     Attributes:
         named: thread and user, as the host names them.
-        first: the first message of a run without a thread id, which stands for the thread.
+        first: the first message of a run without a thread id, which identifies the thread.
     """
 
     named: Owner
@@ -54,11 +53,12 @@ class OpenCall:
     """One model call.
 
     Attributes:
-        owner: whose call it is.
+        owner: owner of the call.
         history: the messages as the model saw them.
-        model_input: the rest of what it saw.
+        model_input: the rest of its input.
         answer: its messages; empty until it answered.
-        failures: what to do if nobody handles an error, by the id of the failed tool call; `_MODEL` for the model's.
+        failures: functions to call if an error stays unhandled, by the id of the failed tool call; `_MODEL` for the
+            model's.
         since: when it was asked, in seconds of a monotonic clock.
     """
 
@@ -78,7 +78,7 @@ class OpenCall:
 
 
 class CallKey(NamedTuple):
-    """Whose call it is, and the latest user message before it."""
+    """The owner of a call, and the latest user message before it."""
 
     owner: CallOwner
     turn: str
@@ -89,7 +89,7 @@ class OpenCalls:
 
     Args:
         learn: learns an answer that the state never showed.
-        clock: returns seconds that only grow.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class OpenCalls:
     # --- of the model ---
 
     def begin(self, owner: CallOwner, turn: str, messages: Sequence[Any]) -> None:
-        """Close the thread's open calls that these messages, before a new model call, go on from.
+        """Close the thread's open calls that these messages continue, before a new model call.
 
         Args:
-            owner: whose call begins.
+            owner: owner of the new call.
             turn: identity of the latest user message.
-            messages: as the model is about to see them.
+            messages: as the model will see them.
         """
         ended: list[Callable[[], None]] = []
         with self._lock:
@@ -122,7 +122,7 @@ class OpenCalls:
                 del self._calls[key]
                 if key.turn != turn:  # the user spoke again
                     ended += _unhandled(call, messages)
-        # Without the lock: what ends a run learns from it, and takes the lock of the graph.
+        # Without the lock: ending a run learns it, and takes the lock of the graph.
         _run(ended)
 
     def answered(self, call: OpenCall, turn: str) -> None:
@@ -130,7 +130,7 @@ class OpenCalls:
         self._keep(call, turn)
 
     def failed(self, call: OpenCall, turn: str, ends: Callable[[], None]) -> None:
-        """Keep an error of the model; `ends` is called if nobody handles it."""
+        """Keep an error of the model; `ends` is called if it stays unhandled."""
         call.failures[_MODEL] = ends
         self._keep(call, turn)
 
@@ -158,7 +158,7 @@ class OpenCalls:
         return None
 
     def tool_failed(self, call: OpenCall, call_id: str, ends: Callable[[], None]) -> None:
-        """Keep an error of a tool; `ends` is called if nobody handles it."""
+        """Keep an error of a tool; `ends` is called if it stays unhandled."""
         with self._lock:
             call.failures[call_id] = ends
             call.since = self._clock()
@@ -175,8 +175,8 @@ class OpenCalls:
         """Close the thread's calls at the end of a run; return its messages as the model saw them.
 
         Args:
-            owner: whose run ends.
-            messages: of the host's state. Those that came after the latest model call are taken from here.
+            owner: owner of the run.
+            messages: of the host's state. Messages after the latest model call are taken from here.
         """
         latest: OpenCall | None = None
         with self._lock:
@@ -188,14 +188,14 @@ class OpenCalls:
         return seen_up_to_now(latest.history, messages)
 
     def settle(self) -> None:
-        """Take every open call for finished: learn its answer, and end the runs whose errors nobody handled."""
+        """Treat every open call as finished: learn its answer, and end the runs with unhandled errors."""
         with self._lock:
             calls = list(self._calls.values())
             self._calls.clear()
         self._settle(calls)
 
     def close(self) -> None:
-        """Settle all calls, and stop waiting for more."""
+        """Settle all calls, and stop waiting for further ones."""
         self._stopped.set()
         self.settle()
 
@@ -205,7 +205,7 @@ class OpenCalls:
         self._stopped.set()
 
     def forked(self) -> None:
-        """Forget the parent's calls: their outcomes are seen there."""
+        """Drop the parent's calls: the parent sees their outcomes."""
         self._calls.clear()
         self._stopped = threading.Event()
         self._waiter = None
@@ -238,7 +238,7 @@ class OpenCalls:
             self._stopped.wait(seconds)
 
     def _settle_due(self) -> float | None:
-        """Settle calls that are old; return the seconds until the next one is, None if no call is open.
+        """Settle old calls; return the seconds until the next one is old, None without open calls.
 
         A function of its own: the thread that waits would keep the messages of its local variables in RAM, those of
         forgotten users too.
@@ -249,7 +249,7 @@ class OpenCalls:
                 return None
             now = self._clock()
             old: list[OpenCall] = []
-            oldest = now  # of those that stay
+            oldest = now  # of the remaining calls
             for key, call in list(self._calls.items()):
                 if now - call.since >= SETTLE_SECONDS:
                     old.append(self._calls.pop(key))
@@ -260,7 +260,7 @@ class OpenCalls:
 
 
 def seen_up_to_now(history: ThreadHistory, messages: Sequence[Any]) -> ThreadHistory:
-    """Return what the model saw at an earlier call, and the state's messages that came after it."""
+    """Return the model's messages at an earlier call, and the state's messages after it."""
     if not history:
         return ThreadHistory(messages)
     place = _place_of(history[-1], messages)
@@ -274,7 +274,7 @@ def _goes_on_from(history: Sequence[Any], messages: Sequence[Any]) -> bool:
 
 
 def _place_of(message: Any, messages: Sequence[Any]) -> int | None:
-    """Return the place of a message among others, by its id, or by its content where it has none."""
+    """Return the position of a message among others, by its id, or by its content without an id."""
     identity = getattr(message, "id", None)
     for place in range(len(messages) - 1, -1, -1):
         other = messages[place]
@@ -286,7 +286,7 @@ def _place_of(message: Any, messages: Sequence[Any]) -> int | None:
 
 
 def _unhandled(call: OpenCall, messages: Sequence[Any]) -> list[Callable[[], None]]:
-    """Return what is to be done for the errors that no later message answers."""
+    """Return the functions of the errors without an answer in a later message."""
     later = messages
     if call.history:
         place = _place_of(call.history[-1], messages)
@@ -307,7 +307,7 @@ def _run(todo: Sequence[Callable[[], None]]) -> None:
 
 
 def owner_of_call(owner: Owner, messages: Sequence[Any]) -> CallOwner:
-    """Return whose call it is; without a thread id the first message tells."""
+    """Return the owner of a call; without a thread id the first message identifies it."""
     if owner.thread_id is not None or not messages:
         return CallOwner(owner)
     first = messages[0]

@@ -14,12 +14,12 @@ from langgraph_toolmem.runs.run import Turn, UserMessage
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """Facts that are kept in RAM; the oldest leave.
+    """Limits of the facts in RAM; the oldest are dropped.
 
     Attributes:
         inputs: of model turns.
         chars: of prompts in them: 4,096 prompts of 88 kB took 725 MB.
-        answers: in words.
+        answers: with text.
         agents: turns with tools that are not known by their names.
     """
 
@@ -33,7 +33,7 @@ TURN_LIMITS: Final = TurnLimits()
 
 
 class OpenInputs:
-    """Inputs by the key of their turn. The oldest leave at a bound; digests outlive them on disk."""
+    """Inputs by the key of their turn. At a bound the oldest are dropped; their digests are on disk."""
 
     def __init__(self) -> None:
         self._kept: dict[str, SeenInput] = {}
@@ -41,19 +41,19 @@ class OpenInputs:
         self._lock = threads.lock()
 
     def note(self, turn: str, model_input: ModelInput) -> None:
-        """Keep what the model sees at a turn."""
+        """Keep the model's input at a turn."""
         if model_input is UNSEEN:
             return
         seen = read_input(model_input)
         with self._lock:
-            self._drop(turn)  # a retry of the call notes it again
+            self._drop(turn)  # a retry of the call records it again
             self._kept[turn] = seen
             self._chars += seen.chars
             while len(self._kept) > 1 and self._is_full():
                 self._drop(next(iter(self._kept)))
 
     def take(self, turn: str) -> SeenInput | None:
-        """Return what the model saw at a turn, and forget it; None if nobody noted it."""
+        """Return the model's input at a turn, and drop it; None if it was not recorded."""
         with self._lock:
             seen = self._kept.get(turn)
             self._drop(turn)
@@ -75,7 +75,8 @@ class OpenInputs:
 
 
 class LearnedAnswers:
-    """The places at which answers in words were learned, by the answers' identities. The oldest leave at a bound.
+    """The places at which answers with text were learned, by the answers' identities. At a bound the oldest are
+    dropped.
 
     The same answer may be in two histories of a thread: a supervisor's graph keeps only the last message of an agent's
     run, so there the answer follows the handoff, without the agent's calls. It was given after them.
@@ -86,7 +87,7 @@ class LearnedAnswers:
         self._lock = threads.lock()
 
     def note(self, turn: Turn) -> None:
-        """Keep the place of a turn that is learned, if it is an answer in words."""
+        """Keep the place of a learned turn, if it is an answer with text."""
         if not turn.answer:
             return
         with self._lock:
@@ -107,7 +108,8 @@ class LearnedAnswers:
 class AskedAgents:
     """The records of the tools that were offered at model turns, by the key of the turn.
 
-    Agents with different tools of one name may share a thread: who learns a turn is not always who was asked.
+    Agents with different tools of one name may share a thread: the agent that learns a turn may not be the one that was
+    asked.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Past requests like the present one: did they end at this point?"""
+"""Similar past requests: the share that ended at this point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Ending(NamedTuple):
-    """Past requests like a run's that went the same way: those that ended here, all, and the share by similarity."""
+    """Similar past requests with the same calls: those that ended here, all of them, and the share by similarity."""
 
     ended: int
     past: int
@@ -19,7 +19,7 @@ class Ending(NamedTuple):
 
 
 def ending(core: Core, state: RunState) -> Ending | None:
-    """Return how many past requests ended after the same calls; None unless that means that the work is done."""
+    """Return how many past requests ended after the same calls; None unless this means that the work is done."""
     if not state.since_user or state.since_user[-1].status != "ok":
         return None
     with core.lock:
@@ -33,7 +33,7 @@ def ending(core: Core, state: RunState) -> Ending | None:
             if neighbour.tool is None:
                 ended += 1
                 similarity_of_ended += neighbour.similarity
-    doubt = 0.15  # of a similarity: few and faint examples say little
+    doubt = 0.15  # sum of similarities: few and weak examples prove little
     share = similarity_of_ended / (similarity + doubt)
     if past < 3 or share < 0.8:
         return None

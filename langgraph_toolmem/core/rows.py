@@ -1,10 +1,10 @@
-"""Rows of texts in Chroma, for methods that keep things: one implementation for every kind.
+"""Rows of texts in Chroma, for methods that keep items: one implementation for every kind.
 
-A `RowKind` says how an item becomes a row and a row an item, how two of one id join, and which are removed first.
-``core.rows(kind)`` returns `Rows`: they keep items per user, each user's in a collection of their namespace, find those
-nearest to a text, and forget a user. Chroma is asked, nothing is mirrored in RAM. What is counted of an item (shown,
-followed, helped) is in the ledger, as increments, so that no process overwrites another's counts. `Learned` is what a
-method computes from a sample of rows, such as how rare words are.
+A `RowKind` defines how an item becomes a row and a row an item, how two items of one id are joined, and which are
+removed first. ``core.rows(kind)`` returns `Rows`: they keep items per user, each user's in a collection of their
+namespace, find the items most similar to a text, and forget a user. Chroma is queried, not mirrored in RAM. Counts of
+an item (shown, followed, helped) are in the ledger, as increments, so that processes do not overwrite each other's
+counts. `Learned` is what a method computes from a sample of rows, such as how rare words are.
 """
 
 from __future__ import annotations
@@ -54,18 +54,17 @@ class RowLimits:
     """Sizes of the work with rows.
 
     Attributes:
-        near: items that a search gives, if nothing else is asked.
-        most_near: the same where most of them are retired, or say the same.
+        near: default number of items of a search.
+        most_near: the same if most of them are retired or alike.
         batch: rows that are read at once.
-        room: oldest rows among which the least useful are removed, where there are too many.
-        namespaces: whose changes are remembered; those that were used last.
+        room: oldest rows among which the least useful are removed, if there are too many.
+        namespaces: latest used namespaces whose changes are remembered.
         remembered: changes of a namespace that are remembered one by one.
         refresh_seconds: interval after which others may have changed what is on a server.
-        tries: times that a change is begun again where another process wrote to the same rows between reading and
-            writing.
+        tries: times that a change is begun again if another process wrote to the same rows between reading and writing.
         sample: latest rows of which `Learned` learns.
         growth: share of changed items after which it learns again.
-        learned: namespaces for which it is in RAM; those that were asked last.
+        learned: latest used namespaces for which it is in RAM.
     """
 
     near: int = 64
@@ -91,8 +90,8 @@ class RowKind(ABC, Generic[T]):
     """Items of one kind as rows.
 
     Attributes:
-        name: of the collections; unlike any other kind's.
-        most: items kept per namespace; beyond them a hundredth goes, those of the least `worth`.
+        name: of the collections; unique among kinds.
+        most: items kept per namespace; beyond it the hundredth with the least `worth` is removed.
     """
 
     name: ClassVar[str]
@@ -100,27 +99,28 @@ class RowKind(ABC, Generic[T]):
 
     @abstractmethod
     def row(self, item: T) -> VectorItem:
-        """Return the row of an item: its id, the text that is compared, and the rest of it as JSON values."""
+        """Return the row of an item: its id, the compared text, and the rest of it as JSON values."""
 
     @abstractmethod
     def item(self, row: Hit) -> T:
         """Return the item of a row; raise InputError, KeyError, TypeError or ValueError if the row is damaged."""
 
     def joined(self, old: T, new: T) -> T | None:
-        """Join an item with a new one of the same id; None keeps the old one, as the new is another user's."""
+        """Join an item with a new one of the same id; None keeps the old one, because the new one is another user's."""
         return new
 
     def without(self, item: T, owner: str) -> T | None:
-        """Return the item without a user or a run (digest); None if nothing of it remains."""
+        """Return the item without a user or a run (digest); None if it is empty then."""
         return None
 
     def since(self, item: T, before: float) -> T | None:
-        """Return the item without what is older than a time (seconds since 1970): the item itself if all remains;
-        None: nothing."""
+        """Return the item without data older than a time (seconds since 1970): the item itself if all of it is newer;
+        None if it is empty then.
+        """
         return item if getattr(item, "time", before) >= before else None
 
     def tracked(self, item: T, track: ItemStats, others: ItemStats) -> T:
-        """Return an item that has a record with it, given the record of all other items of the method."""
+        """Return an item with its record, given the record of all other items of the method."""
         return item
 
     def retired(self, item: T) -> bool:
@@ -128,19 +128,21 @@ class RowKind(ABC, Generic[T]):
         return False
 
     def worth(self, item: T) -> Any:
-        """Return the worth of an item: where there are too many, the least go first. By default the oldest."""
+        """Return the worth of an item: if there are too many, those with the least worth are removed first. By default
+        the oldest.
+        """
         return 0
 
 
 @dataclass
 class _Namespace:
-    """The store of a namespace, and what is known of its rows.
+    """The store of a namespace, with facts about its rows.
 
     Attributes:
-        size: about how many there are; None: not counted.
-        version: moves with each change, by ids and by others.
+        size: approximate number of rows; None if not counted.
+        version: grows with each change, by this process and by others.
         written: rows that this process wrote or removed.
-        looked: when a server was last taken for changed.
+        looked: when a server was last assumed to have changed.
         state: of the collection at the last look (`VectorStore.state`).
         changed: ids of the latest changes.
     """
@@ -156,7 +158,7 @@ class _Namespace:
 
 @dataclass(frozen=True, slots=True)
 class _Known(Generic[T]):
-    """A row that is there, and its item."""
+    """An existing row, and its item."""
 
     row: Hit
     item: T
@@ -165,7 +167,7 @@ class _Known(Generic[T]):
 class Rows(Generic[T]):
     """The items of one kind, of all users. Blocking: at a model call, `near` is called in a step.
 
-    Every method raises `StorageError` where Chroma or the embedder fails; nothing is changed then.
+    Every method raises `StorageError` if Chroma or the embedder fails, and leaves the rows unchanged then.
     """
 
     def __init__(
@@ -179,8 +181,8 @@ class Rows(Generic[T]):
     ) -> None:
         self.kind = kind
         self._vectors, self._ledger, self._users, self._now = vectors, ledger, users, now
-        self._writing = threads.rlock()  # over a change with its vectors and database calls; readers do not wait for it
-        self._noting = threads.lock()  # over `_Namespace`
+        self._writing = threads.rlock()  # during a change with its vectors and database calls; reads do not wait
+        self._noting = threads.lock()  # guards `_Namespace`
         self._namespaces: OrderedDict[tuple[str, ...], _Namespace] = OrderedDict()
 
     def key(self, item: str, user: User) -> str:
@@ -192,13 +194,14 @@ class Rows(Generic[T]):
     def put(
         self, items: Iterable[T], user: User, *, vectors: Mapping[str, Sequence[float]] | None = None
     ) -> list[T | None]:
-        """Keep items, or join them with those of the same id; return what stands now of each.
+        """Keep items, or join them with those of the same id; return the current version of each.
 
-        If it fails half-way, do it again. `vectors`: those that are known already, by id.
+        If it fails half-way, call it again. `vectors`: known vectors, by id.
         """
         given = [(self.kind.row(item).id, item) for item in items]
 
-        # Run again as a whole if another process wrote in between: it must not keep what an earlier try read.
+        # It runs again from the start if another process wrote in between: it must not keep rows that an earlier try
+        # read.
         def join(space: _Namespace, seen: int | None) -> list[T | None]:
             known = self._read(space, [key for key, _ in given])
             joined = {key: before.item for key, before in known.items()}
@@ -221,18 +224,18 @@ class Rows(Generic[T]):
         return answers
 
     def _settled(self, change: Callable[[_Namespace, int | None], V], user: User) -> V:
-        """Read and write rows, again where another process wrote to them in between."""
+        """Read and write rows, and try again if another process wrote to them in between."""
         space = self._space(user)
         for _ in range(ROW_LIMITS.tries - 1):
             try:
                 return change(space, space.store.state(self.kind.name))
             except MovedError:
                 continue
-        # Another process wrote between each of these readings: the last one wins.
+        # Other processes wrote between all of these tries: the last writer wins.
         return change(space, None)
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
-        """Change items that are there, remove those for which `how` returns None; return the others as they are now."""
+        """Change existing items, and remove those for which `how` returns None; return the others as they are now."""
         wanted = list(ids)
 
         def write(space: _Namespace, seen: int | None) -> list[T]:
@@ -253,7 +256,7 @@ class Rows(Generic[T]):
             return self._settled(write, user)
 
     def remove(self, ids: Sequence[str], user: User, *, scrub: bool = False) -> None:
-        """Remove items, with `scrub` from the disk too; ids that are not there are no error."""
+        """Remove items, with `scrub` from the disk too; unknown ids are ignored."""
         with self._writing:
             space = self._space(user)
             self._remove(space, ids, user)
@@ -278,7 +281,7 @@ class Rows(Generic[T]):
                 removed = len(ids)
             else:
                 removed = self.forget_of(user.digest or "", user)
-            space.store.scrub(self.kind.name)  # even if nothing was found: the last time it may have failed behind this
+            space.store.scrub(self.kind.name)  # even without items: the last call may have failed here
         return removed
 
     def _forget_before(self, before: float) -> int:
@@ -306,7 +309,7 @@ class Rows(Generic[T]):
         return removed
 
     def forget_of(self, owner: str, user: User) -> int:
-        """Remove what comes from a user or a run (digest), verify that it is gone; return from how many items."""
+        """Remove all data of a user or a run (digest), and verify its removal; return the number of changed items."""
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
 
@@ -320,7 +323,7 @@ class Rows(Generic[T]):
                     left[key] = item
             self._write(space, known, left, user, seen=seen)
             self._remove(space, [key for key in ids if key not in left], user)  # damaged ones too
-            # Asked again: what is reported as forgotten must be gone.
+            # Searched again: forgotten data must really be deleted.
             still = space.store.ids(self.kind.name, owner)
             if still:
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
@@ -332,11 +335,11 @@ class Rows(Generic[T]):
     # --- reading ---
 
     def get(self, ids: Sequence[str], user: User) -> list[T]:
-        """Return the items with these ids that are there, retired ones too, in the order asked."""
+        """Return the existing items with these ids, retired ones too, in the given order."""
         return [item for _, item in self._items(self._space(user).store.get(self.kind.name, ids), user)]
 
     def all(self, user: User, *, retired: bool = False) -> Iterator[T]:
-        """Yield all items, in the order in which they came first."""
+        """Yield all items, in the order of their first arrival."""
         for _, item in self._items(self._space(user).store.each(self.kind.name), user):
             if retired or not self.kind.retired(item):
                 yield item
@@ -352,12 +355,12 @@ class Rows(Generic[T]):
     ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
-        Where more than three quarters of `k` rows are retired, up to `RowLimits.most_near` are looked at.
+        If more than three quarters of `k` rows are retired, up to `RowLimits.most_near` are read.
 
         Args:
             query: a text, or its vector (`embedder`).
-            user: whose items.
-            k: how many; None: all, which takes long where there are many.
+            user: owner of the items.
+            k: number of items; None returns all, which takes long if there are many.
             part: of the texts (`VectorItem.part`).
             same: the items of the `k` most similar *texts* (on a server `k` items), at most so many of each.
         """
@@ -378,7 +381,7 @@ class Rows(Generic[T]):
             hits = self._not_retired(rows, user)
             if asks_once or len(hits) >= least or len(rows) < count or count >= ROW_LIMITS.most_near:
                 break
-            # Chroma cannot leave out retired rows: their records are in the ledger. So more are asked for.
+            # Chroma cannot leave out retired rows, because their records are in the ledger. So more rows are requested.
             count *= 4
         if same is None:
             return hits[:k]
@@ -404,11 +407,11 @@ class Rows(Generic[T]):
         return self._vectors.embedder
 
     def count(self, user: User) -> int:
-        """Return how many items there are in a user's namespace, retired ones too."""
+        """Return the number of items in a user's namespace, including retired ones."""
         return self._space(user).store.count(self.kind.name)
 
     def size(self, user: User) -> int:
-        """Return about how many items there are: counted once, and as this process changed it since."""
+        """Return the approximate number of items: counted once, and updated with this process's changes."""
         space = self._space(user)
         if space.size is None:
             space.size = space.store.count(self.kind.name)
@@ -416,19 +419,19 @@ class Rows(Generic[T]):
 
     @property
     def waits_little(self) -> bool:
-        """True if a step asks and the rows are on a server: it should ask for few of them."""
+        """True if a step asks and the rows are on a server: it should request few of them."""
         return self._vectors.chroma.remote is not None and this_step() is not None
 
     def latest(self, user: User, most: int) -> list[T]:
-        """Return about so many items of a user, those that came last."""
+        """Return approximately this number of a user's latest items."""
         start = max(0, self.count(user) - most)
         return [item for _, item in self._items(self._space(user).store.each(self.kind.name, start=start), user)]
 
     def changes(self, since: int, user: User) -> tuple[int, list[str] | None]:
-        """Return a version, and the ids of what this process changed or removed after another version.
+        """Return a version, and the ids of the items that this process changed or removed after another version.
 
-        The ids are None for version 0, after too many changes, and where other processes may have written. Jobs may be
-        done in another order than they came: who wants the latest looks at the items' own times.
+        The ids are None for version 0, after too many changes, and if other processes may have written. Jobs may be
+        done out of order: to find the latest items, compare their own times.
         """
         space = self._space(user)
         with self._noting:
@@ -438,11 +441,13 @@ class Rows(Generic[T]):
             return space.version, list(dict.fromkeys(list(space.changed)[len(space.changed) - back :]))
 
     def written(self, user: User) -> int:
-        """Return how many items of a user this process wrote or removed."""
+        """Return the number of a user's items that this process wrote or removed."""
         return self._space(user).written
 
     def version(self, user: User) -> int:
-        """Return another number after a change of a user's items by any process; on a server also from time to time."""
+        """Return a number that differs after a change of a user's items by any process; on a server also from time to
+        time.
+        """
         return self._space(user).version
 
     def _space(self, user: User) -> _Namespace:
@@ -455,14 +460,14 @@ class Rows(Generic[T]):
             self._namespaces[user.namespace] = space
             if self._is_outdated(space):
                 space.size = None
-                space.version += ROW_LIMITS.remembered + 1  # further than changes are remembered
+                space.version += ROW_LIMITS.remembered + 1  # older than the remembered changes
             return space
 
     def _is_outdated(self, space: _Namespace) -> bool:
-        """Return True if others wrote since this was asked last; on a server, if they may have."""
+        """Return True if others wrote since the last call; on a server, if they may have written."""
         state, before = space.store.state(self.kind.name), space.state
         space.state = state
-        # Rows of a folder have a counter that every process moves. A server says nothing of others' changes.
+        # Rows of a folder have a counter that every process increments. A server does not report the changes of others.
         if state is not None:
             return before not in (None, state)
         if not self._vectors.chroma.given or 0 <= self._now() - space.looked < ROW_LIMITS.refresh_seconds:
@@ -471,7 +476,7 @@ class Rows(Generic[T]):
         return True
 
     def _expect_move(self, space: _Namespace) -> None:
-        """Note that the collection's state is about to move by one: any other move is another process's."""
+        """Record that the collection's counter will grow by one: any other change is another process's."""
         with self._noting:
             if space.state is not None:
                 space.state += 1
@@ -524,7 +529,7 @@ class Rows(Generic[T]):
         *,
         seen: int | None = None,
     ) -> None:
-        """Write items: those with another text anew, of others metadata and part where they changed."""
+        """Write items: completely if the text is new, otherwise only changed metadata and parts."""
         new: list[VectorItem] = []
         same: list[VectorItem] = []
         for key, item in items.items():
@@ -532,7 +537,7 @@ class Rows(Generic[T]):
             if key in known:
                 before = known[key].row
             packed = self._packed(item, before, user)
-            # Embedding costs most: a row whose text stays keeps its vector.
+            # Embedding costs most: a row with an unchanged text keeps its vector.
             if before is None or before.text != packed.text:
                 new.append(packed)
             elif _differs(packed, before):
@@ -551,7 +556,7 @@ class Rows(Generic[T]):
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)
         owners = row.owners
-        # Owners only grow here: an item that two users' runs gave is forgotten with the last of them.
+        # Owners are only added here: an item from two users' runs is forgotten with the last of them.
         if owners is None:
             everybody: set[str] = set()
             if before is not None:
@@ -569,7 +574,7 @@ class Rows(Generic[T]):
             self._left(space, ids, user)
 
     def _left(self, space: _Namespace, ids: Sequence[str], user: User) -> None:
-        # Ids that were not there are no error, so the number that is left is unknown.
+        # Unknown ids are ignored, so the remaining number is unknown.
         space.size = None
         self._note(space, ids)
         self._ledger.drop(self.kind.name, [self.key(key, user) for key in ids])
@@ -590,7 +595,7 @@ class Rows(Generic[T]):
             _, item = row
             return not self.kind.retired(item), self.kind.worth(item)
 
-        # A hundredth more than needed, so that the next rows do not bring the same work again.
+        # A hundredth more than needed, so that the next rows do not cause the same work again.
         wanted = size - self.kind.most + self.kind.most // 100
         oldest = islice(space.store.each(self.kind.name), max(ROW_LIMITS.room, 2 * wanted))
         least_useful = sorted(self._items(oldest, user), key=usefulness)[:wanted]
@@ -598,7 +603,7 @@ class Rows(Generic[T]):
 
 
 def _differs(row: VectorItem, before: Hit) -> bool:
-    """Return True if a row's part, or a value of its metadata, is not as it was."""
+    """Return True if a row's part, or a value of its metadata, has changed."""
     if row.part != before.metadata.get(PART, ""):
         return True
     return any(before.metadata.get(name) != value for name, value in row.metadata.items())
@@ -610,7 +615,7 @@ def _without(whole: ItemStats, part: ItemStats) -> ItemStats:
 
 @dataclass(frozen=True, slots=True)
 class _LearnedValue(Generic[V]):
-    """The results learned of rows, when there were so many and this process had written so many."""
+    """The result learned from rows, with the number of rows and of this process's writes at that time."""
 
     value: V
     size: int
@@ -618,7 +623,7 @@ class _LearnedValue(Generic[V]):
 
 
 class Learned(Generic[T, V]):
-    """The result of `learn` for a user's latest rows; made again when a tenth of them changed. Thread-safe."""
+    """The result of `learn` for a user's latest rows; recomputed when a tenth of them changed. Thread-safe."""
 
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], V]) -> None:
         self._rows, self._learn = rows, learn
@@ -627,7 +632,7 @@ class Learned(Generic[T, V]):
         self._known: OrderedDict[tuple[str, ...], _LearnedValue[V]] = OrderedDict()
 
     def of(self, user: User) -> V:
-        """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
+        """Return the learned result for a user; raise StorageError if Chroma fails, or a step cannot wait."""
         size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
             purges, known = self._purges, self._known.get(user.namespace)
@@ -645,7 +650,7 @@ class Learned(Generic[T, V]):
         return value
 
     def forget(self) -> None:
-        """Drop what was learned."""
+        """Drop the learned results."""
         with self._lock:
             self._purges += 1
             self._known.clear()

@@ -1,17 +1,17 @@
-"""Trials of hints: each is withheld at random now and then, and stays only if it helps.
+"""Trials of hints: each hint is withheld at random now and then, and is kept only if it helps.
 
 Once a method has shown enough hints, each of its items is withheld in a share of the episodes in which it would have
-been shown. The draw depends on the method, the item and the episode alone: it holds for all model calls of the episode,
-and a replay draws the same. An item that is withheld keeps its room in the request, so that the draw changes nothing
-else.
+been shown. The draw depends on the method, the item and the episode only: it applies to all model calls of the episode,
+and a replay draws the same. A withheld item keeps its room in the request, so that the draw does not affect other
+items.
 
-The outcome of an episode is its score, the model calls and the errors that came after the item's first draw. The
-effect of an item is the difference between the means with and without it, in standard deviations of the outcome. Few
-draws say little, so an effect is estimated in three levels, each of them the prior of the next: all items of a method;
-all items at one kind of request; the item at that kind of request. A level is normal around the one before it, with
-the spread of `TrialSettings.spreads`.
+The outcome of an episode is its score, the model calls and the errors that came after the item's first draw. The effect
+of an item is the difference between the means with and without it, in standard deviations of the outcome. A few draws
+prove little, so an effect is estimated in three levels, each of them the prior of the next: all items of a method; all
+items at one kind of request; the item at that kind of request. A level is normal around the one before it, with the
+spread of `TrialSettings.spreads`.
 
-The kind of a request is the last tool that the nearest past request called: it is known before anything is drawn.
+The kind of a request is the last tool that the nearest past request called: it is known before the draw.
 """
 
 from __future__ import annotations
@@ -43,17 +43,16 @@ class TrialSettings:
 
     Attributes:
         enough_shown: model turns, or runs, with hints of a method from which its items are withheld now and then.
-        runs: episodes whose outcome may still change; what older ones counted stays.
-        items: of a method with outcomes, for each kind of request; those that were drawn first leave.
+        runs: episodes whose outcome may still change; counts of older ones are final.
+        items: of a method with outcomes, for each kind of request; those drawn first are dropped.
         spreads: standard deviations of true effects: of a method, of a kind of request around it, of an item around
             that.
-        sure: probability of an effect's sign from which it counts. Every episode is another look: at 0.975, with no
-            least number of draws, 5 of 12 helpful hints of `benchmarks.hints` were lost (four seeds, all hints
-            followed).
+        sure: least probability of an effect's sign. Every episode is another test: at 0.975, without a least number of
+            draws, 5 of 12 helpful hints of `benchmarks.hints` were lost (four seeds, all hints followed).
         least_withheld: episodes without an item, or without others at its kind of request, before it is judged.
-        unlikely: probability of helping below which an item that was tried often enough is not worth its tokens.
-        tried: episodes with an item that are often enough.
-        all_tried: the same for all items at a kind of request together, where each is shown too seldom.
+        unlikely: probability of helping below which an item with enough trials is not worth its tokens.
+        tried: episodes with an item that are enough trials.
+        all_tried: the same for all items at a kind of request together, if each is shown too rarely.
         reported: effects in the report.
     """
 
@@ -72,7 +71,7 @@ class TrialSettings:
 TRIAL_SETTINGS: Final = TrialSettings()
 
 Standing = Literal["tried", "helps", "hurts", "idle"]
-"""The result of the trial so far; an item that hurts, or does nothing, is no longer shown."""
+"""The result of the trial so far; an item that hurts or has no effect is no longer shown."""
 Outcome = Literal["score", "errors", "calls"]
 BETTER: Final[Mapping[Outcome, int]] = {"score": 1, "errors": -1, "calls": -1}
 """The direction that is better, in the order in which outcomes decide."""
@@ -85,7 +84,7 @@ _ARM: Final = shapes.Scalar(frozenset({int, bool}), below=2)
 
 @dataclass(slots=True)
 class HintsDrawn(Event):
-    """Items of a method would stand in a request: each is shown (1) or withheld (0) in this episode.
+    """Items of a method for a request: each is shown (1) or withheld (0) in this episode.
 
     Attributes:
         run: the episode.
@@ -163,7 +162,7 @@ class TrialTable(Table):
     def _draw(
         self, method: str, run: str, about: str, items: dict[str, int], calls: int, errors: int, user: str | None
     ) -> None:
-        # Taken away, changed and counted again: the sums never hold an outcome twice.
+        # Subtracted, changed and counted again: the sums never contain an outcome twice.
         row = self._run(run, user)
         self._count(row, -1)
         row[1] = row[1] or about
@@ -192,9 +191,9 @@ class TrialTable(Table):
         self._count(row, 1)
 
     def _count(self, row: list[Any], sign: int) -> None:
-        """Add an episode's outcome to the sums, or take it away.
+        """Add an episode's outcome to the sums, or subtract it.
 
-        Items of one episode share its outcome, but their draws are independent: so are their differences.
+        Items of one episode share its outcome, but their draws are independent, and so are their differences.
         """
         _, about, calls, errors, score, judged, methods = row
         for method, items in methods.items():
@@ -232,12 +231,12 @@ class TrialTable(Table):
 
 
 def _oldest(items: Iterable[str], stay: Collection[str]) -> str:
-    """Return the first of some items that is none of those that stay."""
+    """Return the first of some items that is not among those to keep."""
     return next(item for item in items if item not in stay)
 
 
 class Estimate(NamedTuple):
-    """An effect in standard deviations of the outcome, positive where it is better with the item."""
+    """An effect in standard deviations of the outcome, positive if the outcome is better with the item."""
 
     mean: float
     deviation: float
@@ -254,7 +253,7 @@ class Effect(NamedTuple):
     Attributes:
         shown, withheld: episodes with it and without.
         low, high: 95 % interval of the effect on the outcome that decides.
-        outcome: that decides.
+        outcome: the deciding outcome.
         standing: of the item.
     """
 
@@ -274,8 +273,8 @@ def estimate(cells: Iterable[list[float] | None], outcome: Outcome) -> Estimate:
     """Return the effect of the last of several levels, each of them the prior of the next.
 
     Args:
-        cells: the sums of each level, without what the next level counts.
-        outcome: which of the outcomes.
+        cells: the sums of each level, without the counts of the next level.
+        outcome: number of the outcome.
     """
     at = list(BETTER).index(outcome) * len(_FIELDS)
     mean, variance = 0.0, 0.0
@@ -306,20 +305,20 @@ def _difference(cell: list[float], at: int) -> _Difference | None:
         return None
     mean0, mean1 = sum0 / n0, sum1 / n1
     total = squares0 + squares1 - n0 * mean0 * mean0 - n1 * mean1 * mean1
-    # Half an observation of a variance of 1/4 keeps few equal outcomes from looking certain.
+    # Half an observation with a variance of 1/4: a few equal outcomes must not look certain.
     variance = (max(total, 0.0) + 0.125) / (n0 + n1 + 0.5)
     return _Difference((mean1 - mean0) / math.sqrt(variance), 1 / n0 + 1 / n1)
 
 
 class HintTrials:
-    """Draws which hints are withheld, and tells which ones stay.
+    """Draws the hints to withhold, and decides which hints to keep.
 
     Args:
         core: of the memory.
-        share: of the episodes in which an item is withheld; 0: never.
+        share: of the episodes in which an item is withheld; 0 means never.
 
     Raises:
-        ConfigurationError: the share is not one below 1/2.
+        ConfigurationError: the share is not a number from 0 to below 1/2.
     """
 
     def __init__(self, core: Core, share: float) -> None:
@@ -329,7 +328,7 @@ class HintTrials:
         self._share = share
         self._table = core.register(TrialTable)
 
-    # --- which items stay ---
+    # --- items to keep ---
 
     def kind_of(self, state: RunState) -> str:
         """Return the kind of a run's request: the last tool that the nearest past request called; "" if unknown."""
@@ -359,7 +358,7 @@ class HintTrials:
         for chance in chances:
             if chance >= settings.sure:
                 return "helps"
-            # More calls for a better score are no harm.
+            # More calls for a better score are not harmful.
             if chance <= 1 - settings.sure and chances[0] <= 0.5:
                 return "hurts"
         tried = _drawn(own, 1) >= settings.tried or _drawn(of_kind, 1) >= settings.all_tried
@@ -383,8 +382,8 @@ class HintTrials:
         """Return the items that are withheld in an episode, and record the draws.
 
         Args:
-            method: whose items.
-            run: the present one.
+            method: owner of the items.
+            run: the present run.
             state: of the run.
             items: their keys, as they would be shown.
             user: digest of the user, if known.
@@ -410,7 +409,7 @@ class HintTrials:
                 user = user or core.graph.owner(name)
                 core.apply(None, [HintsDrawn(method, name, about, new, calls, errors, user)], user=user, run=name)
             shown |= new
-            # Draws of earlier model calls hold: an item must not come and go within an episode.
+            # Draws of earlier model calls stay valid: an item must not appear and disappear within an episode.
             return {item for item in items if not shown[item]}
 
     def _on(self, method: str) -> bool:
@@ -472,7 +471,7 @@ class HintTrials:
         )
 
     def report(self) -> Section | None:
-        """Return how many hints stay, and the effects that were tried most; None before any draw."""
+        """Return how many hints are kept, and the effects with most trials; None before the first draw."""
         effects = sorted(self.effects(), key=_draws, reverse=True)
         if not effects:
             return None
@@ -509,7 +508,7 @@ def _in_words(effect: Effect) -> str:
 
 
 def _drawn(cell: list[float] | None, shown: int) -> float:
-    """Return the number of episodes: that of the last outcome, which every episode has."""
+    """Return the number of episodes: the count of the last outcome, which every episode has."""
     if cell is None:
         return 0.0
     return cell[shown * _WIDTH // 2 + _WIDTH // 2 - len(_FIELDS)]

@@ -26,7 +26,7 @@ NO_USERS = (
 
 
 class Owner(NamedTuple):
-    """Thread and user of a run, as the host names them; None for what it does not name."""
+    """Thread and user of a run, as the host names them; None if it does not."""
 
     thread_id: str | None = None
     user_id: str | None = None
@@ -37,8 +37,9 @@ NOBODY: Final = Owner()
 
 
 class User(NamedTuple):
-    """The user of a run: id as the host gives it and the digest that is stored, both None if nobody is named, and the
-    namespace of their personal memory."""
+    """The user of a run: id as the host gives it and the digest that is stored, both None without a named user, and the
+    namespace of their personal memory.
+    """
 
     id: str | None
     digest: str | None
@@ -46,14 +47,14 @@ class User(NamedTuple):
 
 
 class Users:
-    """Users of a memory, given the namespace of personal memory, with or without a place for a user's id."""
+    """Users of a memory, given the namespace of personal memory, with or without a placeholder for a user's id."""
 
     def __init__(self, namespace: tuple[str, ...]) -> None:
         self.namespace = namespace
         self.apart = has_user(namespace)
         self._warned = False
         self.refused = 0
-        """Runs of which nothing was learned in this process, because the namespace needs a user id."""
+        """Number of runs that were not learned in this process, because the namespace needs a user id."""
 
     def problems(self) -> list[str]:
         """Return a sentence if runs had no user id and the namespace needs one."""
@@ -73,7 +74,9 @@ class Users:
             raise
 
     def of(self, user_id: str | None, *, warn: bool = True) -> User:
-        """Return a user; warn once if the namespace has no place for the id. Raises NamespaceError if it needs one."""
+        """Return a user; warn once if the namespace has no placeholder for the id. Raises NamespaceError if it needs an
+        id.
+        """
         namespace = self.namespace
         if self.apart:
             if not user_id:
@@ -102,7 +105,7 @@ class Users:
 
 
 def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
-    """Return a namespace; raise ConfigurationError if it is no tuple of texts, or a placeholder is unknown."""
+    """Return a namespace; raise ConfigurationError if it is not a tuple of texts, or has an unknown placeholder."""
     if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
         raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
     try:
@@ -132,13 +135,13 @@ def namespace_kept(folder: Path) -> tuple[str, ...] | None:
     try:
         namespace = json.loads((folder / NAMESPACE_FILE).read_text(encoding="utf-8"))["namespace"]
         return check_namespace(tuple(namespace), name="namespace", user_allowed=True)
-    # A damaged file is as none: the command line then takes the default, or what `--namespace` says.
+    # A damaged file counts as missing: the command line then uses the default, or `--namespace`.
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
 def has_user(namespace: tuple[str, ...]) -> bool:
-    """Return True if a namespace has a place for a user's id."""
+    """Return True if a namespace has a placeholder for a user's id."""
     return USER in _placeholders(namespace)
 
 
@@ -152,7 +155,7 @@ def _placeholders(namespace: tuple[str, ...]) -> set[str]:
 
 
 def by_namespace(items: Iterable[T], of: Callable[[T], tuple[str, ...]]) -> list[tuple[User, list[T]]]:
-    """Return items by the namespace of their rows, as that of nobody in particular."""
+    """Return items by the namespace of their rows, each as a user without an id."""
     by_name: dict[tuple[str, ...], list[T]] = {}
     for item in items:
         by_name.setdefault(of(item), []).append(item)

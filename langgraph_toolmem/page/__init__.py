@@ -1,4 +1,4 @@
-"""One HTML page without external files: whether the memory is safe and worth it, and its tool graph."""
+"""The report as one HTML page without external files: safety, savings and the tool graph."""
 
 from langgraph_toolmem.page.render import render_page
 

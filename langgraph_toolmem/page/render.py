@@ -29,7 +29,7 @@ class PageLimits:
     """Sizes of the page: that of a memory with 2,000 tools has less than 200 kB.
 
     Attributes:
-        tools, edges, flows: that the graph has; the most used ones.
+        tools, edges, flows: limits of the graph, which shows the most used.
         rows: of one table.
         line: characters of a text in the graph.
         text: characters of any other text.
@@ -54,7 +54,7 @@ def render_page(
     generated: float | None = None,
     lead: Sequence[str | TextTable] = (),
 ) -> str:
-    """Return one HTML page: a judgement, what to review and to declare, and the tool graph.
+    """Return one HTML page: a summary, calls to review, tools to declare, and the tool graph.
 
     Styles, script and data are in the file; its content security policy forbids everything else. The same input gives
     the same page.
@@ -64,7 +64,7 @@ def render_page(
         view: its graph, from the same moment.
         title: heading of the page.
         generated: when the record was read, in seconds since 1970; left out if None.
-        lead: sentences and tables in place of what the memory did: those of a replay.
+        lead: sentences and tables of a replay, in place of the memory's own record.
     """
     data, script = _inside_script(_picture(report, view)), _asset("page.js")
     when = ""
@@ -76,7 +76,7 @@ def render_page(
     parts.append(f'<p class="quiet">{when}</p></header><main>')
     for problem in report.problems:
         parts.append(f'<p class="notice" role="alert"><b>Problem:</b> {_text(problem)}</p>')
-    # What a person has to look at comes before the graph, and figures of hints after it.
+    # Items that a person has to review come before the graph, and figures of hints after it.
     if lead:
         parts += _lead(lead)
     else:
@@ -86,7 +86,7 @@ def render_page(
         parts += _worth(report)
     parts.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
     body = "\n".join(parts)
-    # Names of tools come from anywhere. What slips through the escaping cannot run, load or send anything.
+    # Names of tools may be hostile. Text that passes the escaping cannot run, load or send data.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
         "form-action 'none'"
@@ -110,7 +110,7 @@ def render_page(
 
 
 def _safety(report: Report) -> Iterator[str]:
-    """Yield what a person has to look at: how the memory is set up, what it changed, what was wrong."""
+    """Yield the items that a person has to review: settings, changes by the memory, and wrong calls."""
     inertia = report["inertia"]
     yield _list(report.setup())
     yield from _declarations(inertia)
@@ -142,12 +142,12 @@ def _safety(report: Report) -> Iterator[str]:
 
 
 def _declarations(inertia: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the tools that nobody declared, and what to paste for those that seem to read."""
+    """Yield the undeclared tools, and a declaration to paste for those that seem to read."""
     undeclared = inertia.get("undeclared")
     if not undeclared:
         return
     yield f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model."
-    # No name is proposed but those that seem to read: what is pasted may be called without the model.
+    # Only names that seem to read are proposed: pasted tools may be called without the model.
     seeming = inertia.get("suggested")
     if seeming:
         names = ", ".join(f'"{name}"' for name in seeming)
@@ -157,7 +157,7 @@ def _declarations(inertia: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _worth(report: Report) -> Iterator[str]:
-    """Yield what the memory brought: hints, and the sentences of each method behind a disclosure."""
+    """Yield the memory's results: hints, and the sentences of each method in a disclosure."""
     rows = []
     for title, figures in report.hints():
         row = [title]
@@ -213,7 +213,7 @@ def _checked(tool: ToolReport) -> str:
     checks = tool.right + tool.wrong
     if not checks:
         return ""
-    # Counts, no share: most tools have few checks.
+    # Counts instead of a share: most tools have few checks.
     return f"{tool.right:,} of {checks:,} right"
 
 
@@ -221,7 +221,7 @@ def _checked(tool: ToolReport) -> str:
 
 
 def _picture(report: Report, view: GraphView) -> dict[str, Any]:
-    """Return what the script draws: tools, the most used first, and the strongest arrows by the tools' index."""
+    """Return the data for the script: tools, the most used first, and the strongest arrows by the tools' index."""
     calls = _calls_of_tools(report, view)
 
     def start_then_most_used(name: str) -> tuple[bool, int, str]:
@@ -258,8 +258,8 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
 
 
 def _calls_of_tools(report: Report, view: GraphView) -> dict[str, int]:
-    """Return how often each tool was called that the report or the graph has, or that an edge leads to."""
-    # The graph's counts come first: they are what its arrows add up to.
+    """Return the number of calls of each tool in the report, in the graph, or at the end of an edge."""
+    # The graph's counts come first: they are the sums of its arrows.
     calls: dict[str, int] = {}
     for name, counts in view.tools.items():
         calls[name] = counts.calls
@@ -293,7 +293,7 @@ class DrawnEdge:
 
 @dataclass(frozen=True, slots=True)
 class DrawnFlow:
-    """The way of a value between two drawn tools, which are given by their index."""
+    """A flow of a value between two drawn tools, which are given by their index."""
 
     source: int
     target: int
@@ -338,25 +338,25 @@ def _flows(view: GraphView, index: Mapping[str, int]) -> list[tuple[Any, ...]]:
 
 
 def times(edge: EdgeView) -> int:
-    """Return how often the call of an edge was made, by the model or by the shortcut."""
+    """Return the number of calls along an edge, by the model or by the shortcut."""
     return max(edge.count, edge.ok + edge.failed)
 
 
 def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
-    """Return the length of each tool's likeliest way from the start of a run.
+    """Return the length of each tool's most likely path from the start of a run.
 
-    A step from u to v costs 1 - log2 p(v | u), where p is the share of the calls after u that went to v. What no way
-    leads to comes last.
+    A step from u to v costs 1 - log2 p(v | u), where p is the share of v among the calls after u. Tools without a path
+    come last.
     """
     nodes = set(names)
     leaving: defaultdict[str, list[EdgeView]] = defaultdict(list)
     calls_after: defaultdict[str, int] = defaultdict(int)
     for edge in edges:
-        # A loop leads nowhere, and its calls are no share of what comes next.
+        # A loop does not lead to another tool, so its calls are not counted.
         if edge.source != edge.target and {edge.source, edge.target} <= nodes and times(edge):
             leaving[edge.source].append(edge)
             calls_after[edge.source] += times(edge)
-    # Dijkstra's algorithm. Each step costs at least 1, so of two equally likely ways the one with fewer steps counts.
+    # Dijkstra's algorithm. Each step costs at least 1, so of two equally likely paths the shorter wins.
     shortest: dict[str, float] = {}
     heap = []
     if START in nodes:

@@ -38,13 +38,13 @@ def call_tool(name: str, /, **args: Any) -> AIMessage:
 
 @dataclass(frozen=True)
 class ScriptedCall:
-    """One question the model was asked.
+    """A question to the model.
 
     Attributes:
         messages: the prompt, as message objects.
         tools: the tools bound at that moment, as OpenAI tool dicts.
-        kwargs: everything else that was bound or passed, for example ``tool_choice``.
-        answer: what the script answered.
+        kwargs: all other bound or passed arguments, for example ``tool_choice``.
+        answer: the script's answer.
     """
 
     messages: tuple[BaseMessage, ...]
@@ -76,14 +76,14 @@ class ScriptedChatModel(BaseChatModel):
     bound: list[list[dict[str, Any]]] = Field(default_factory=list, repr=False)
     """The tools of each `bind_tools`, in order."""
 
-    # An agent may ask it in several threads; `threads.lock` is free in a forked process too.
+    # An agent may call it in several threads; `threads.lock` is free in a forked process too.
     _lock: threading.Lock = PrivateAttr(default_factory=threads.lock)
     _position: int = PrivateAttr(default=0)
 
     @field_validator("script", mode="before")
     @classmethod
     def _script_is_one(cls, script: object) -> object:
-        # A text is a sequence too, of letters.
+        # A text is a sequence too: of letters.
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):
             raise ConfigurationError(
                 "script is a list of AIMessage or text, or a function (messages, tools) -> AIMessage"
@@ -181,7 +181,7 @@ class ScriptedChatModel(BaseChatModel):
 
 
 def _chunks(answer: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """Cut an answer the way providers do: words one by one, arguments in two pieces, usage at the end."""
+    """Cut an answer as providers do: words one by one, arguments in two pieces, usage at the end."""
     for word in re.findall(r"\S+\s*|\s+", answer.text):
         yield ChatGenerationChunk(message=AIMessageChunk(content=word, id=answer.id))
     # The first piece has name and id, the second has neither: they belong together by their index.
