@@ -177,7 +177,9 @@ class Evidence(SharedByCopies):
         self.store.close()
 
     def forget(self, gone: Forgotten) -> int:
-        """Remove a user, or runs, from graph and disk; return the number of items. Raise StorageError if some are left."""
+        """Remove a user, or runs, from graph and disk; return the number of items. Raise StorageError if data is
+        left.
+        """
         self.refresh(at_once=True)
         with self.lock:
             removed = self.store.forget(gone)

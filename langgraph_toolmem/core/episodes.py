@@ -1,4 +1,4 @@
-"""The episodes of each thread, so that later feedback and trimmed histories find their episode; and held-out episodes."""
+"""The episodes of each thread, which later feedback and trimmed histories find again; and held-out episodes."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class JobQueue(Database):
             database.execute("UPDATE jobs SET lease = 0 WHERE lease > 0")
 
     def save(self, job: Job, answer: str) -> bool:
-        """Keep an answer for the next process that takes the job; return True if the lease is still valid, else False."""
+        """Keep an answer for the next process that takes the job; return True if the lease is still valid."""
         with self.writing() as database:
             held = (answer, job.id, job.takes)
             return database.execute(f"UPDATE jobs SET answer = ? WHERE {_HELD}", held).rowcount == 1

@@ -1,10 +1,10 @@
-"""Inertia: the next tool call is often known before the model is asked (AutoTool, arXiv 2511.14650).
+"""Inertia: predicts the next tool call before the model is asked (AutoTool, arXiv 2511.14650).
 
 Tool calls follow low-entropy patterns, so past runs predict the next tool **and its arguments**. The paper scores the
-successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is made silently
-first. Before each model turn the candidates are weighed; then a logistic regression learns from the model's answer how
-probable it is that a call is *exactly* what the model would make. A call is made without the model only above a bar,
-within a budget of misses, and for a request like those seen before.
+successors of the last tools (CIPS) and fills arguments from the data flow. Here predictions are first made silently.
+Before each model turn the candidates are weighed; then a logistic regression learns from the model's answer the
+probability that a call equals the model's *exactly*. A call is made without the model only above a threshold, within a
+budget of misses, and for a familiar request.
 
 ==================  ==========================================================
 ``Inertia``         this method: its decisions and their results
@@ -104,11 +104,11 @@ logger = logging.getLogger("langgraph_toolmem.inertia")
 
 
 class Inertia(Method):
-    """Predicts the next tool call, and makes it without the model where past calls are clear enough.
+    """The method that predicts the next tool call, and makes it without the model if past runs leave little doubt.
 
     Args:
-        policy: for which the record is kept; nodes may use another one.
-        seed: of the draw of proposals that are audited.
+        policy: the policy whose record is kept; nodes may use another one.
+        seed: of the draw of audits.
     """
 
     name: ClassVar[str] = "inertia"
@@ -168,13 +168,14 @@ class Inertia(Method):
         system: str | None = None,
         context: Any = None,
     ) -> Proposal | None:
-        """Return the next call, if the policy would propose one. Learns nothing.
+        """Return the next call, if the policy would propose one, without learning.
 
         Args:
             messages: the history, as `ToolMemory.observe` takes it.
             policy: when to act. Defaults to the method's own.
             user_id: the user of the run.
-            system: the whole system prompt that the model will see. None: it is unknown and gives no value.
+            system: the whole system prompt that the model will see. If None, it is unknown, and no value is taken from
+                it.
             context: the run's context, as `ToolMemory.observe` takes it.
 
         Returns:
@@ -182,7 +183,7 @@ class Inertia(Method):
             `explain` says why.
 
         Raises:
-            ConfigurationError: `system` is no text.
+            ConfigurationError: `system` is not a text.
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
@@ -197,7 +198,7 @@ class Inertia(Method):
         system: str | None = None,
         context: Any = None,
     ) -> Decision:
-        """Return the decision behind `predict`: the proposal or the reason for none, and the candidates weighed."""
+        """Return the decision of `predict`: the proposal or the reason against one, and the weighed candidates."""
         core = self.core
         model_input = given_input(system, context, core.private)
         run, user = core.read(messages), core.users.of(user_id)
@@ -225,10 +226,10 @@ class Inertia(Method):
         agent: AgentPolicy | None = None,
         lookups: Collection[str] = (),
     ) -> Decision:
-        """Learn what is new, decide about the model turn that comes now, and note that it begins.
+        """Learn the new turns, decide about the coming model turn, and record that it begins.
 
-        A turn whose end is never reported counts as "the model did something else". So a graph without a recorder
-        keeps an honest record too.
+        A turn whose end is never reported counts as "the model did something else", so the record is right in a graph
+        without a recorder too.
 
         Args:
             messages: the history, as `ToolMemory.observe` takes it.
@@ -237,10 +238,10 @@ class Inertia(Method):
             tools: the available tools at this step, as `read_tools` reads them. Defaults to the memory's own.
             recorded: True if a recorder reports the executions of this turn: a call that it does not report was not
                 executed.
-            forbidden: why no call may be made here at any confidence; None if one may.
-            model_input: what the model sees besides the messages.
+            forbidden: the reason why calls must not be made here at any confidence, or None.
+            model_input: the model's input besides the messages.
             agent: the agent that asks, for the report. Defaults to an unnamed one with this policy.
-            lookups: tools that are looked up before the model is asked, so no call of them is made in its place.
+            lookups: tools that are looked up before the model is asked, so the shortcut does not call them.
 
         Raises:
             MessageError: `messages` cannot be read.
@@ -267,7 +268,7 @@ class Inertia(Method):
                 decision = decision.held(forbidden)
             elif by_context:
                 decision = decision.held(Refusal("context", "it is looked up before the model is asked"))
-            # A call of this turn that the recorder does not report was held back by somebody: it is no execution.
+            # A call of this turn that the recorder does not report was held back: it was not executed.
             if recorded:
                 core.executions.begins(run.next_key)
             asking = agent or AgentPolicy("", chosen)
@@ -278,7 +279,7 @@ class Inertia(Method):
                 checked = _check_of_turn(decision, chosen, asking, forbidden, by_context=by_context)
                 record = self._model_turn_begins(decision, state, run, user.digest, asking, checked)
                 core.apply(None, record, user=user.digest, run=run.digest)
-        # Behind the lock, and never an error of the model call: a job that waits longer does no harm.
+        # After the lock, and never an error of the model call: a job may wait longer without harm.
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         return of_tools(decision, names)
 
@@ -329,7 +330,7 @@ class Inertia(Method):
         tools: Mapping[str, ToolSpec] | None,
         model_input: ModelInput,
     ) -> Decision:
-        """Return the decision about the model turn after messages that no state has yet. Learns and keeps nothing."""
+        """Return the decision about the model turn after messages that are not in a state yet, without learning."""
         run, user = parse_run(messages, thread_id=owner.thread_id), self.core.users.of(owner.user_id)
         with self.core.lock:
             if not run.awaiting_model:
@@ -342,7 +343,7 @@ class Inertia(Method):
             return of_tools(decision, names)
 
     def holds_out(self, messages: Sequence[Any], lookup: Option, settings: PrefetchedContext, owner: Owner) -> bool:
-        """Return True if a look-up before a model turn is held out, drawn by chance as audits are; note it if so."""
+        """Return True if a look-up before a model turn is held out, drawn at random like audits, and record it then."""
         core, user = self.core, self.core.users.of(owner.user_id).digest
         with core.lock:
             # By the turns seen and the length of the history, not by ids, so that a replay draws the same.
@@ -357,14 +358,14 @@ class Inertia(Method):
             return True
 
     def shown(self, messages: Sequence[Any], owner: Owner) -> None:
-        """Note that the model answers at this turn after it read the look-up that was predicted for it."""
+        """Record that the model answers at this turn after it read the look-up that was predicted for it."""
         core, user = self.core, self.core.users.of(owner.user_id).digest
         with core.lock:
             run = core.read(messages, owner.thread_id)
             core.apply(None, [ContextShown(run.next_key or "", user)], user=user, run=run.digest)
 
     def looked_up(self, made: int, risk: float, vain: int) -> None:
-        """Note the look-ups before a model turn, once the model has answered."""
+        """Record the look-ups before a model turn, once the model has answered."""
         with self.core.lock:
             self.core.apply(None, [ContextMade(self.core.graph.turns, made, round(risk, 4), vain)])
 
@@ -383,7 +384,7 @@ class Inertia(Method):
         names: ToolRecords,
         chosen_by: Sequence[str] | None = None,
     ) -> tuple[Decision, Sequence[Neighbour]]:
-        """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.
+        """Return the decision before one model turn, and the nearest past requests. The caller must hold the lock.
 
         Args:
             state: the run.
@@ -391,9 +392,9 @@ class Inertia(Method):
             user: digest of the user.
             specs: the available tools, by the names of their records. The decision has these names.
             names: the names of the records.
-            chosen_by: who chose the calls so far. Defaults to what the run says.
+            chosen_by: who chose the calls so far. Defaults to the run's own record.
         """
-        # Published rules do not look at past requests, so none are searched for.
+        # Published rules do not use past requests, so the search is skipped.
         graph, policy = self.core.graph, with_records(policy, names)
         if chosen_by is None:
             chosen_by = [step.chosen_by for step in state.steps]
@@ -416,9 +417,9 @@ class Inertia(Method):
         return rule(turn), neighbours
 
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
-        """Log once per set of tools what the developer's declarations cover, and what nobody declared."""
+        """Log once per set of tools which tools the developer's declarations cover, and which are undeclared."""
         catalogue = self.core.catalogue
-        most_logged = 256  # a host that makes its tools anew for each call would fill log and memory
+        most_logged = 256  # a host that makes its tools again for each call would fill log and memory
         key: object = ("all", len(catalogue.specs)) if tools is None else id(tools)
         if key in self._logged or len(self._logged) >= most_logged:
             return
@@ -474,13 +475,13 @@ class Inertia(Method):
         """Return the prediction before a turn, compared with the turn."""
         turn = learned.turn
         opened = self.evidence.open_turns.get(turn.key)
-        # A log does not have the prompt. What stood in its known places was kept when the turn began.
+        # A log does not have the prompt. The values at its known places were kept when the turn began.
         if opened is not None and learned.state.seen is NOTHING_SEEN:
             learned.state.seen = SeenDigests.of(opened.seen)
         if turn.chosen_by == "shortcut":
             return self._shortcut_outcome(learned)
         if turn.chosen_by == "context" or not self.context.stands_for(turn.key):
-            # The model read the look-up that was predicted: that says nothing about the prediction.
+            # The model read the predicted look-up, so its answer does not check the prediction.
             return PredictionOutcome()
         if opened is not None:
             return self._opened_outcome(learned, opened)
@@ -493,15 +494,15 @@ class Inertia(Method):
         changes = int(any(_changes(tool, learned) for tool in asked))
         outcome = PredictionOutcome()
         if any(step.review for step in turn.steps):
-            # A person looked at the call and did not let it pass: that is a check, and it missed.
+            # A person reviewed the call and did not let it pass: the check failed.
             decision = self._decide_again(learned)
             if decision.options:
-                asked = [decision.options[0].tool]  # the step has the tool that took its place
+                asked = [decision.options[0].tool]  # the step has the tool that replaced it
             outcome.stopped = asked[0]
             outcome.record += self._credit(learned, judged_calls(decision), would_act=0)
             outcome.record += [Count("wrong"), ToolCount(outcome.stopped, "wrong")]
             outcome.record += self.agents.stopped(learned, outcome.stopped)
-            # No audit: it was not drawn by chance, and would not be a fair sample of the calls made.
+            # Not an audit: it was not drawn at random, and would not be a fair sample of the calls made.
             outcome.record.append(Checked(graph.turns, changes, 1, SHADOWED))
         failed = {step.tool for step in turn.steps if step.status == "failed"}
         fails_anyway = max((failing_share(graph, tool) for tool in failed), default=0.0)
@@ -509,7 +510,7 @@ class Inertia(Method):
         return outcome
 
     def _opened_outcome(self, learned: LearnedTurn, opened: TurnOpened) -> PredictionOutcome:
-        """Return the outcome of a turn whose beginning is on record, with the calls that were predicted then."""
+        """Return the outcome of a turn with a recorded beginning, given the calls that were predicted then."""
         judged = opened.judged_calls()
         if self._policy_of(learned).published_rule() is None:
             learned.neighbours = self.core.graph.cases.near(learned.state, k=NEIGHBOURS)
@@ -517,7 +518,7 @@ class Inertia(Method):
         return PredictionOutcome(record, judged, would_act=bool(opened.would_act))
 
     def _unopened_outcome(self, learned: LearnedTurn) -> PredictionOutcome:
-        """Return the outcome of a turn whose beginning was not seen, such as one in a log: it is predicted now."""
+        """Return the outcome of a turn without a recorded beginning, such as one in a log: it is predicted now."""
         decision = self._decide_again(learned)
         judged = judged_calls(decision)
         record = self._credit(learned, judged, would_act=int(decision.would_act))
@@ -552,27 +553,27 @@ class Inertia(Method):
         return policy or self.policy
 
     def _corrected(self, learned: LearnedTurn, outcome: PredictionOutcome, number: int) -> Record:
-        """Return the events by which a turn of the model judges the memory's calls before it, and sources of values."""
+        """Return the events by which a model turn checks the memory's calls before it, and the sources of values."""
         record, wrong_calls = settle(self.corrections, learned, number)
         for call in wrong_calls:
             record += credit_correction(call, number)
             record += self.agents.corrected(learned, call)
         if outcome.judged:
             likeliest = outcome.judged[0]
-            # The call that a person edited is not what the model gave.
+            # A call that a person edited is not the model's.
             steps = [step for step in learned.turn.steps if step.tool == likeliest.tool and not step.review]
             wrong = outcome.would_act and likeliest.confidence >= SURE
             record += judge_sources(self.corrections, likeliest.values, steps, number, wrong=wrong)
         return record
 
     def repeated(self, learned: LearnedTurn) -> Record:
-        """Learn from a fork: the turn began again, and the model did the same."""
+        """Learn from a fork: the turn began again, and the model acted the same way."""
         turn = learned.turn
         self._chosen_by(learned).extend([turn.chosen_by] * len(turn.steps))
         return [*self._closed(turn), *self.changes.record(learned)]
 
     def _chosen_by(self, learned: LearnedTurn) -> list[str]:
-        """Return who chose the calls before a turn, as this pass counts."""
+        """Return who chose the calls before a turn, as counted in this pass."""
         before: list[str] = [step.chosen_by for step in learned.state.steps]
         chosen_by: list[str] = learned.scratch.setdefault(self.name, before)
         return chosen_by
@@ -583,7 +584,7 @@ class Inertia(Method):
         return [TurnClosed(turn.key)]
 
     def report(self) -> Section | None:
-        """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
+        """Return the share of right proposals of each kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
             unknown = self.core.catalogue.declarations.unknown(self.core.catalogue.known)
@@ -597,7 +598,7 @@ def _changes(tool: str, learned: LearnedTurn) -> bool:
 
 
 def _guess(outcome: PredictionOutcome, learned: LearnedTurn) -> Guess | None:
-    """Return the tool that was expected in a turn; None if no prediction was judged."""
+    """Return the tool that was expected in a turn; None without a checked prediction."""
     if outcome.stopped:
         return Guess(outcome.stopped, 1.0, _changes(outcome.stopped, learned), stopped=True)
     if not outcome.judged:
@@ -609,7 +610,7 @@ def _guess(outcome: PredictionOutcome, learned: LearnedTurn) -> Guess | None:
 def _check_of_turn(
     decision: Decision, policy: InertiaPolicy, agent: AgentPolicy, forbidden: Refusal | None, *, by_context: bool
 ) -> str:
-    """Return SHADOW or AUDIT if the model's answer checks a call that would be made; "" if there is none."""
+    """Return SHADOW or AUDIT if the model's answer checks a call that would be made; otherwise ""."""
     if not decision.would_act or forbidden is not None:
         return ""
     if agent.policy.shadow:
@@ -622,8 +623,9 @@ def _check_of_turn(
 def _is_for_context(decision: Decision, lookups: Collection[str]) -> bool:
     """Return True if the proposed call is one that is looked up before the model is asked.
 
-    What may be stale is not looked up there, so it stays with the shortcut: in a supervisor's graph, each agent begins
-    right after a handoff, and with `context=True` no model call was saved in place of one in five.
+    Look-ups that may be stale are not made there, so they stay with the shortcut: in a supervisor's graph, each agent
+    begins right after a handoff. With `context=True` and without this rule, such a graph saved 0 model calls instead of
+    one in five.
     """
     if decision.proposal is None:
         return False

@@ -48,7 +48,7 @@ class AgentPolicy:
 
     @property
     def mode(self) -> str:
-        """The mode in words."""
+        """The name of the mode."""
         if not self.policy.shadow:
             return "acting"
         if self.prefetch:
@@ -84,7 +84,7 @@ class AgentTurn(Event):
 
 @dataclass(slots=True)
 class CheckOpened(Event):
-    """A call would be made here, and the model is asked all the same: its answer checks the call.
+    """A call would be made here, and the model is asked anyway: its answer checks the call.
 
     Attributes:
         turn: key of the model turn.
@@ -113,7 +113,7 @@ class CheckOpened(Event):
 
 @dataclass(slots=True)
 class CheckEnded(Event):
-    """The model's act in a turn where a call would have been made; `right` is 1 if it was this call."""
+    """The model's act in a turn in which a call would have been made; `right` is 1 if it was this call."""
 
     kind = "check_ended"
     turn: str
@@ -185,7 +185,7 @@ class AgentRow:
             return None
         try:
             policy = InertiaPolicy.from_dict(self.policy)
-        except (ConfigurationError, TypeError):  # stored by another version: the report goes on without it
+        except (ConfigurationError, TypeError):  # stored by another version: the report leaves it out
             return None
         return AgentPolicy(self.name, policy, bool(self.prefetch))
 
@@ -197,9 +197,9 @@ class Agents(Table):
         rows: key of an agent -> its counts.
         checks: key of a model turn -> the call that its answer checks.
         wrong: key of a model turn -> the call that was wrong in it.
-        most_agents: agents that are kept, those seen last.
-        most_checks: calls that wait for the model's answer to check them.
-        most_wrong: wrong calls that are kept, the newest ones.
+        most_agents: limit of kept agents, those seen last.
+        most_checks: limit of calls whose check is open.
+        most_wrong: limit of kept wrong calls, the newest.
     """
 
     name = "agents"
@@ -229,7 +229,7 @@ class Agents(Table):
         }
 
     def _row(self, agent: str) -> AgentRow:
-        # A turn may be counted before its agent is reported: workers read events in other orders.
+        # A turn may be counted before its agent is reported: workers read events in different orders.
         row = self.rows.setdefault(agent, AgentRow())
         if len(self.rows) > self.most_agents:
             seen_first, _ = min(self.rows.items(), key=_hour_of)
@@ -300,7 +300,7 @@ class Agents(Table):
     # --- records ---
 
     def begun(self, agent: AgentPolicy, hour: int, *, acted: bool) -> Record:
-        """Return the record of a model turn that begins; an agent is noted again once a day."""
+        """Return the record of a model turn that begins; an agent is recorded again once a day."""
         # The policy is written once a day, not at each turn: it is the longest part of such a record.
         key = agent.key
         row = self.rows.get(key)
@@ -319,7 +319,7 @@ class Agents(Table):
 
     def corrected(self, learned: LearnedTurn, call: CallMade) -> Record:
         """Return the record of a call of the memory that the model corrected in a turn."""
-        # `CallMade` has digests alone; the arguments for a person to read are in the run.
+        # `CallMade` has only digests; the arguments for a person to read are in the run.
         args = ""
         for step in learned.state.since_user:
             if step.tool == call.tool and step.chosen_by == "shortcut":
@@ -407,7 +407,7 @@ def check_of(
 
 
 def act_in_words(turn: Turn) -> str:
-    """Return what a turn did, for a person: "find_order({...}), ..." or "an answer in words"."""
+    """Return a turn as a text for people: "find_order({...}), ..." or "an answer in words"."""
     calls = [f"{step.tool}({canonical(step.args)})" for step in turn.steps]
     return shortened(", ".join(calls) or "an answer in words", MAX_TEXT)
 

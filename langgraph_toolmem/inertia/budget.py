@@ -1,17 +1,17 @@
 """The budget of wrong shortcuts: a bucket of misses that fills with the model's turns.
 
-Each kind of call (reading, changing) has a bucket. It takes in INFLOW of the allowed misses per turn and holds
-CAPACITY; one miss takes out one, and an empty bucket allows none. So *any* window of n turns has less than
-CAPACITY + 1 + INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever their order (the bound of
-a leaky bucket needs no assumption), and old misses are forgiven. Together the two kinds stay within the larger bound.
+Each kind of call (reading, changing) has a bucket with room for CAPACITY misses. INFLOW of the allowed misses per turn
+flow in; one miss takes out one, and an empty bucket stops all calls. So *any* window of n turns has less than CAPACITY
++ 1 + INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever their order (the bound of a leaky
+bucket needs no assumption), and old misses are forgiven. Together the two kinds stay within the larger bound.
 
-A shortcut that acts never learns what the model would have done. So the misses that it expects by its own confidence
-are taken out of the bucket. An audited miss did no harm and costs one as well.
+A shortcut that acts never learns what the model would have done. So its expected misses, by its own confidence, are
+taken out of the bucket. An audited miss is harmless but costs one as well.
 
-The *audits* report how often a call is wrong: calls that the memory would have made, drawn by chance and compared with
-the model. They are a fair sample of the calls made, because they follow the same calls of the memory. Predictions in
-shadow mode are none: there only the model acts. Calls that the model corrected right after count with the audits as
-wrong ones, so the reported rate is rather too low than too high.
+*Audits* measure how often a call is wrong: calls that the memory would have made, drawn at random and compared with the
+model. They are a fair sample of the calls made, because they follow the same calls of the memory. Predictions in shadow
+mode are not a fair sample, because only the model acts there. Calls that the model corrected right after count as wrong
+audits, so the reported rate is too low rather than too high.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import Refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
-# With these, no 300 turns have more than six wrong calls at one per 100, in whatever order they come.
+# With these, any 300 turns have at most six wrong calls at one per 100, in any order.
 CAPACITY: Final = 3.0
-"""Misses that a bucket holds: what 300 turns allow at one per 100."""
+"""Misses that a full bucket allows: as many as 300 turns at one per 100."""
 FIRST: Final = 1.0
 """Misses in the bucket before the first turn."""
 INFLOW: Final = 0.9
-"""Share of the allowed misses that flows in; the rest is for what was there before the first turn."""
+"""Share of the allowed misses that flows in; the rest was in the bucket before the first turn."""
 BLOCK: Final = 10
 """Model turns that are counted together."""
 SUREST: Final = 0.98
@@ -44,13 +44,14 @@ READS: Final = "reads"
 WRITES: Final = "writes"
 
 SHADOWED, AUDITED, CORRECTED = 1, 2, 3
-"""Kinds of checks: of a call that would have been made, in shadow mode or drawn by chance while the memory acts; and of
-a call that the memory made and the model corrected right after (`inertia.corrections`)."""
+"""Kinds of checks: of a call that would have been made, in shadow mode or drawn at random while the memory acts; and of
+a call that the memory made and the model corrected right after (`inertia.corrections`).
+"""
 
 
 @dataclass(slots=True)
 class Checked(Event):
-    """A call that would have been made was held against what the model did.
+    """A call that would have been made was compared with the model's act.
 
     Attributes:
         turn: number of the model turn.
@@ -74,7 +75,7 @@ class Acted(Event):
         turn: number of the model turn.
         changes: 1 if it may change something, else 0.
         risk: how probable it is that the model would have done something else.
-        failed: share of a miss for a call that failed, which is reported later than the risk. Negative where the model
+        failed: share of a miss for a call that failed, which is reported later than the risk. Negative if the model
             repeated the call and it failed again.
     """
 
@@ -146,13 +147,13 @@ class CheckCounts:
 
 
 class Budget(Table):
-    """Misses by blocks of turns, and how checks turned out.
+    """Misses by blocks of turns, and the results of checks.
 
     Attributes:
         blocks: kind of call -> block of turns -> its misses.
         record: kind of call -> its checks.
-        most_blocks: the latest blocks that are kept of each kind.
-        in_flight: model turns that may be under way at once without counting as unreported.
+        most_blocks: limit of kept blocks of each kind, the latest.
+        in_flight: model turns that may run at the same time without counting as unreported.
     """
 
     name = "budget"
@@ -186,21 +187,22 @@ class Budget(Table):
         self._folded.clear()
 
     def _costs(self, turn: int, changes: int) -> BlockCosts:
-        # Each cost changes a block, which a later one was folded with.
+        # Each cost changes a block, and later blocks were folded with it.
         self._folded.clear()
         blocks = self.blocks[WRITES if changes else READS]
         block = str(turn // BLOCK)
         costs = blocks.get(block)
         if costs is None:
             costs = blocks[block] = BlockCosts()
-            # At one miss per 100 turns 46 of them flow into the bucket meanwhile: what is older is forgiven.
+            # At one miss per 100 turns 46 misses flow into the bucket meanwhile: older misses are forgiven.
             if len(blocks) > self.most_blocks:
                 del blocks[min(blocks, key=int)]
         return costs
 
     def _check(self, turn: int, changes: int, wrong: int, counts: int) -> None:
         self._costs(turn, changes).wrong += wrong
-        # Shadow mode is no sample of the calls made: only the model acts there. So its checks are counted apart.
+        # Shadow mode is not a sample of the calls made, because only the model acts there. So its checks are counted
+        # separately.
         record = self.record[WRITES if changes else READS]
         if counts == CORRECTED:
             record.corrected += 1
@@ -217,30 +219,30 @@ class Budget(Table):
         costs.failed += failed
 
     def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """Return how many misses are left for a call: at 0 none is made. `inf` without a budget."""
+        """Return how many misses are left for a call: at 0 calls are not made. `inf` without a budget."""
         allowed = policy.bound_of(changes).max_wrong_per_100
         if allowed is None:
             return math.inf
         room = self._left((WRITES if changes else READS,), allowed)
-        # With a bucket for each kind alone, both together could have twice the stated misses.
+        # With only a bucket for each kind, both together could have twice the stated misses.
         reads, writes = policy.reads.max_wrong_per_100, policy.writes.max_wrong_per_100
         if reads is None or writes is None:
             return room
         return min(room, self._left((READS, WRITES), max(reads, writes)))
 
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
-        """Return what is in the bucket now, folded over the blocks."""
+        """Return the content of the bucket now, folded over the blocks."""
         flow = INFLOW * allowed / 100
         if (kinds, allowed) not in self._folded:
             self._folded[kinds, allowed] = self._fold(kinds, FIRST if allowed else 0.0, flow)
         room, at = self._folded[kinds, allowed]
-        # A checked turn whose end never comes was answered in words: all but the latest count as misses. A host that
-        # answers many users at once has turns under way, which are no misses yet.
+        # A checked turn without a reported end was answered with text: all but the latest count as misses. A host that
+        # answers many users at once has running turns, which are not misses yet.
         unreported = max(0.0, self.graph.counters.get("would_act_open", 0) - self.in_flight)
         return min(CAPACITY, room + (self.graph.turns - at) * flow) - unreported
 
     def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
-        """Return what was in the bucket at the latest block that cost something, and that block's first turn."""
+        """Return the content of the bucket at the latest block with a cost, and that block's first turn."""
         costs: dict[int, float] = {}
         for kind in kinds:
             for block, cost in self.blocks[kind].items():
@@ -255,8 +257,8 @@ class Budget(Table):
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one."""
-        # The last of the bucket is kept for the surest calls. Without the rise, calls just above the bound would use it
-        # up, and then even certain ones wait for the inflow.
+        # The last of the bucket is reserved for the most confident calls. Without the rise, calls just above the bound
+        # would use it up, and then even certain calls would wait for the inflow.
         least, room = policy.bound_of(changes).min_precision, self.room(policy, changes=changes)
         if math.isinf(room):
             return least
@@ -264,12 +266,12 @@ class Budget(Table):
         return least + max(0.0, SUREST - least) * used
 
     def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[Refusal | None, bool]:
-        """Return why a proposal is not acted on (None if it is), and True if the policy would act but for the check.
+        """Return why a proposal is not made (None if it is), and True if only the check prevents it.
 
-        `p` is the probability that the call is what the model would do; a `draw` below `audit_rate` means an audit.
+        `p` is the probability that the model would make the call; a `draw` below `audit_rate` means an audit.
         """
         bound = policy.bound_of(changes)
-        # Before shadow mode and audits: a check that counts as one of a call made must be of a call that would be made.
+        # Before shadow mode and audits: only a call that would be made may count as a check of calls made.
         if self.room(policy, changes=changes) <= 0:
             text = (
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
@@ -277,7 +279,7 @@ class Budget(Table):
             )
             return Refusal("budget", text), False
         bar = self.bar(policy, changes=changes)
-        if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
+        if bar > bound.min_precision and p < bar:  # the paper's policy has no threshold until the budget raises one
             text = f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}"
             return Refusal("budget", text), False
         if policy.shadow:
@@ -306,7 +308,7 @@ class Budget(Table):
 
 
 def _checked(checks: float, right: float) -> dict[str, Any]:
-    """Return how many checks there were and were right, with the exact 95 % interval of the share of right calls.
+    """Return the number of checks and of right checks, with the exact 95 % interval of the share of right calls.
 
     `at_least` is the one-sided limit: the share is higher with 95 % confidence.
     """

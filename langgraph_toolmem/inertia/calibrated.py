@@ -1,8 +1,8 @@
-"""The default policy: weigh the candidates by their record, and propose the likeliest call.
+"""The default policy: weigh the candidates by their record, and propose the most likely call.
 
 One model turn, in this order: `candidates` lists the calls that may come, `estimator` gives each its probability, and
-the likeliest call is proposed unless a veto refuses it. `VETOES` are asked about every candidate, in their order;
-`VETOES_OF_THE_BEST` compare outputs and sources, which costs more, and are asked about the likeliest one. The budget
+the most likely call is proposed unless a veto refuses it. `VETOES` are asked about every candidate, in their order;
+`VETOES_OF_THE_BEST` compare outputs and sources, which costs more, and are asked about the most likely one. The budget
 of misses (`budget`) comes last.
 
 To add a rule: write a function that takes a `Weighed` candidate and the `ModelTurn`, returns a `Refusal` or None, and
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelTurn:
-    """The model turn that is decided, with all evidence about it.
+    """The model turn to decide, with all evidence about it.
 
     Attributes:
         graph: the tool graph, locked by the caller.
@@ -89,7 +89,7 @@ class Weighed(NamedTuple):
 
     Attributes:
         candidate: the call.
-        probability: that the model does exactly this.
+        probability: that the model makes exactly this call.
         records: keys of its records (`record_keys`).
         columns: the estimator's columns.
         new_words: share of the request's words that are new (`Novelty.new_words`).
@@ -113,22 +113,22 @@ Veto: TypeAlias = Callable[[Weighed, ModelTurn], Refusal | None]
 
 
 def decide(turn: ModelTurn) -> Decision:
-    """Weigh the likeliest calls by their record, and propose the first unless something refuses it."""
+    """Weigh the most likely calls by their record, and propose the first unless a veto refuses it."""
     weighable = candidates(
         turn.graph, turn.tables.contexts, turn.state, turn.neighbours, specs=turn.specs, constants=turn.constants
     )
-    # The answer in words is always a candidate: alone and without a share it says that nothing was seen.
+    # The answer in words is always a candidate: if it is the only one and has no share, the record is empty.
     if not any(candidate.tool != WORDS or candidate.p_tool for candidate in weighable):
         return Decision(None, Refusal("nothing_seen", "nothing like this has been seen yet"))
     weighed = _weigh(weighable, turn)
     options = tuple(_option(candidate, turn) for candidate in weighed)
     best, first = weighed[0], options[0]
-    # Outputs and sources are compared for the likeliest call alone: they are read for each comparison.
+    # Outputs and sources are compared only for the most likely call, because they are read for each comparison.
     if first.refused is None:
         doubt = _first_refusal(VETOES_OF_THE_BEST, best, turn)
         if doubt is not None:
             options = (replace(first, refused=doubt), *options[1:])
-    # If the likeliest call is refused, the second is not made: the model would more likely do the first.
+    # If the most likely call is refused, the second is not made: the model would more likely make the first.
     refused = options[0].refused
     if refused is not None:
         return Decision(None, refused, options, best.probability)
@@ -149,7 +149,7 @@ def decide(turn: ModelTurn) -> Decision:
 
 
 def _weigh(found: Sequence[Candidate], turn: ModelTurn) -> list[Weighed]:
-    """Return the candidates with their probabilities, likeliest first."""
+    """Return the candidates with their probabilities, most likely first."""
     tables = turn.tables
     records, new_words, familiar = [], [], []
     for candidate in found:
@@ -222,16 +222,15 @@ def other_media(best: Weighed, turn: ModelTurn) -> Refusal | None:
 def unfamiliar(best: Weighed, turn: ModelTurn) -> Refusal | None:
     """Refuse a call for a request with too many new words; before a change, any word that decides (`novelty`)."""
     refused = turn.tables.novelty.refusal(best.tool, best.new_words)
-    # The conformal test lets one new word pass where people write as they like. Before a change that word may be
-    # "never".
+    # The conformal test accepts one new word if people write freely. Before a change that word may be "never".
     if refused is None and best.changes:
         refused = turn.novelty.strange(best.candidate)
     return refused
 
 
 def unproven(best: Weighed, turn: ModelTurn) -> Refusal | None:
-    """Refuse a change of a tool that was hardly ever predicted right."""
-    # The estimator's columns have no tool, so its estimate of a new tool rests on the record of others.
+    """Refuse a change of a tool with too few right predictions."""
+    # The estimator's columns do not contain the tool, so its estimate for a new tool comes from the record of others.
     proven = 2
     hits = turn.graph.by_tool.get(best.tool, {}).get("hits", 0)
     if not best.changes or hits >= proven:
@@ -265,8 +264,8 @@ def other_cases(best: Weighed, turn: ModelTurn) -> Refusal | None:
     return turn.tables.cases.refusal(turn.state, best.tool, changes=best.changes, today=turn.today)
 
 
-# The first refusal is the one that traces name, so those that no record changes come first. `asked_without` looks each
-# new word up in the past requests, so it comes after the bar of confidence.
+# Traces name the first refusal, so vetoes that are independent of the record come first. `asked_without` searches the
+# past requests for each new word, so it comes after the confidence threshold.
 VETOES: Final[tuple[Veto, ...]] = (
     answer_in_words,
     guarded,
@@ -280,7 +279,7 @@ VETOES_OF_THE_BEST: Final[tuple[Veto, ...]] = (source_withdrawn, other_cases)
 
 
 def _evidence(best: Weighed) -> str:
-    """Return the evidence for a call in words."""
+    """Return the evidence for a call as a text."""
     candidate = best.candidate
     parts = [f"In runs like this one {best.tool} came next {candidate.p_tool:.0%} of the time."]
     for name, source in candidate.sources.items():

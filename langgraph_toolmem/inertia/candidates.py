@@ -1,10 +1,10 @@
 """Candidates for the model's next turn: which tools may come, with which arguments, and the evidence for each.
 
-Tools come from what followed windows like this one and from the nearest past requests. Arguments come from the sources
+Tools come from the successors of similar windows and from the nearest past requests. Arguments come from the sources
 with the best record (`graph.sources`). Whole calls come from the concrete calls before them: loops, devices and menus
 repeat them. So a back-off n-gram over these stands next to the counts of tools (`graph.state.windows`). Every value
-passes `graph.provenance`. A call is whole or not made: an argument that the model mostly gave is never left out because
-nothing fills it.
+passes `graph.provenance`. A call is complete or not made: an argument that the model mostly gave is never left out for
+lack of a value.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from langgraph_toolmem.runs.values import ABSENT, canon, canon_args, fit
 
 MAX_TOOLS: Final = 3
 LEAST_SHARE: Final = 0.05
-"""Share of the likeliest tool's share from which another is weighed too."""
+"""Share of the most likely tool's share from which another is weighed too."""
 NEIGHBOURS: Final = 8
 """Nearest past requests that vote for a call."""
 NEAREST: Final = 4
-"""Of these, the number that says what comes next and with which values."""
+"""Of these, the number that votes for the next tool and its values."""
 
 
 class FollowingCall(NamedTuple):
-    """A call that followed the run's latest calls, and its share of what followed them."""
+    """A call that followed the run's latest calls, and its share of the successors."""
 
     tool: str
     args: dict[str, Any]
@@ -56,7 +56,7 @@ class Filled(NamedTuple):
 
 
 UNDECIDED: Final = Filled(ABSENT, 0.0, "")
-"""In place of a value that the record cannot give: the model is asked."""
+"""Marks a value that the record cannot determine: the model is asked."""
 Filling = Mapping[str, Filled]
 """Parameter -> its value, ABSENT for an optional one that is best left out."""
 
@@ -79,9 +79,9 @@ class Candidate:
     """One possible next turn of the model: a call, several calls of one tool, or an answer in words (tool WORDS).
 
     Attributes:
-        p_tool: share of the tool among what followed in contexts like this one, backed off over their length.
+        p_tool: share of the tool among the successors of similar contexts, backed off over their length.
         p_args: product of the records of the argument sources.
-        whole: whether it is a call that followed the latest calls as a whole.
+        whole: True if the call as a whole followed the latest calls.
         each: the parameter whose value is a list with one element for each of several calls; "" for one call.
     """
 
@@ -95,14 +95,16 @@ class Candidate:
 
     @property
     def following(self) -> str | None:
-        """Return what a past request must have gone on with to vote for this (`Neighbour.tool`)."""
+        """Return the next tool of a past request that votes for this candidate (`Neighbour.tool`)."""
         if self.tool == WORDS:
             return None
         return PARALLEL + self.tool if self.each else self.tool
 
     @property
     def nearest_agrees(self) -> int:
-        """2 if the nearest past request went on with this tool, 0 if it went on otherwise, 1 without such a request."""
+        """2 if the nearest past request continued with this tool, 0 if it continued differently, 1 without such a
+        request.
+        """
         near = self.here.neighbours
         if not near:
             return 1
@@ -154,7 +156,8 @@ def candidates(
     specs: Mapping[str, ToolSpec],
     constants: Collection[str] = (),
 ) -> list[Candidate]:
-    """Return what may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
+    """Return the possible next turns, most likely tools first: calls, several calls of one tool at once, an answer in
+    words.
 
     Tools that are not among `specs` are left out. `constants` are parameters as in `Provenance`.
     """
@@ -164,10 +167,10 @@ def candidates(
     here = Situation(neighbours[:NEAREST], of_calls)
     listed = _calls_of_likely_tools(graph, state, here, shares, specs, provenance)
     listed += _whole_calls(following, listed, here, shares, specs, provenance)
-    # "Where is the order of C820?" was answered with the customer in the prompt: such a candidate goes before it is
-    # weighed, since its record as a call is good.
+    # "Where is the order of C820?" was answered with the customer in the prompt: such a candidate is removed before it
+    # is weighed, because its record as a call is good.
     listed = [candidate for candidate in listed if not _is_distracted(candidate, provenance)]
-    # An answer in words competes with the calls: on talks with users more than half of the turns are words.
+    # An answer in words competes with the calls: in conversations with users more than half of the turns are text.
     listed.append(Candidate(here, WORDS, {}, shares.get(WORDS, 0.0), 1.0))
     return listed
 
@@ -180,7 +183,7 @@ def _calls_of_likely_tools(
     specs: Mapping[str, ToolSpec],
     provenance: Provenance,
 ) -> list[Candidate]:
-    """Return the calls of the tools that follow most often, with the likeliest arguments."""
+    """Return the calls of the tools that follow most often, with the most likely arguments."""
     listed = []
     for item in _likeliest_tools(shares, specs):
         tool = item.removeprefix(PARALLEL)
@@ -200,10 +203,10 @@ def _calls_of_likely_tools(
 
 
 def _likeliest_tools(shares: Mapping[str, float], specs: Mapping[str, ToolSpec]) -> list[str]:
-    """Return the tools that follow most often, also as `parallel` writes them; equal ones by their names."""
+    """Return the tools that follow most often, also as `parallel` writes them; ties are sorted by name."""
     least = LEAST_SHARE * max(shares.values(), default=0.0)
     likely = []
-    # Sorted by name first: a set of texts has another order in each process, and equal shares would be cut otherwise.
+    # Sorted by name first: a set of texts has another order in each process, and equal shares would be cut at random.
     for item in sorted(shares):
         if shares[item] >= least and item.removeprefix(PARALLEL) in specs:
             likely.append(item)
@@ -231,8 +234,8 @@ def _whole_calls(
         tool, args = call.tool, call.args
         if tool not in specs or call_key(tool, canon_args(args)) in known:
             continue
-        # A whole call is one of other runs. Each of its values must be in this run too: without that, another
-        # customer's id would be used.
+        # A whole call comes from other runs. Each of its values must be in this run too; otherwise another customer's
+        # id would be used.
         if provenance.may_repeat(tool, args, specs[tool].properties):
             filled = {name: Filled(value, 1.0, "w") for name, value in args.items()}
             p_tool = max(shares.get(tool, 0.0), call.share)
@@ -241,14 +244,16 @@ def _whole_calls(
 
 
 def _is_distracted(candidate: Candidate, provenance: Provenance) -> bool:
-    """Return True if a value comes from prompt or context, and the request names what no value takes up."""
+    """Return True if a value comes from prompt or context, and the request has a name or number that is not among the
+    values.
+    """
     if not any(from_input(filled.source) for filled in candidate.filled.values()):
         return False
     return provenance.distracts(candidate.tool, candidate.calls, candidate.here.neighbours)
 
 
 def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]) -> dict[str, float]:
-    """Return the distribution of what comes next: tools, WORDS, PARALLEL.
+    """Return the distribution of the next turn: tools, WORDS, PARALLEL.
 
     Windows are backed off by Witten-Bell interpolation, P_k(c) = (n_k(c) + T_k P_{k-1}(c)) / (N_k + T_k), with
     T_k the number of different successors; the nearest requests are a last context weighted by similarity.
@@ -257,7 +262,7 @@ def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour
     for key in windows(state):
         counts = {}
         for item, cell in graph.successors.row(key).items():
-            # Successes and failures of the model's own calls. Counted with its own, the memory would vouch for itself.
+            # Only successes and failures of the model's own calls: with its own calls, the memory would confirm itself.
             chosen_by_model = cell[0] + cell[1]
             if chosen_by_model > 0:
                 counts[item] = chosen_by_model
@@ -290,14 +295,14 @@ class _Offer:
 
 
 class Filler:
-    """Fills the parameters of one tool with the likeliest values.
+    """Fills the parameters of one tool with the most likely values.
 
     Args:
         graph: the evidence.
         state: the run.
         spec: the tool.
         neighbours: the nearest past requests.
-        provenance: says which values may be used.
+        provenance: decides which values may be used.
     """
 
     def __init__(
@@ -312,12 +317,12 @@ class Filler:
         self._same_tool = [near for near in neighbours if near.tool == spec.name]
 
     def fill(self) -> Filling | None:
-        """Return the likeliest values; None if nothing fills a parameter without which no call is whole."""
+        """Return the most likely values; None if a parameter that every complete call needs has no value."""
         filling: dict[str, Filled] = {}
         for parameter, schema in self._spec.properties.items():
             is_required = parameter in self._spec.required
             likeliest = self._likeliest(parameter, schema, is_required)
-            # With another value in place of the open one the call would be whole and wrong.
+            # With another value in place of the undecided one the call would be complete and wrong.
             if likeliest is UNDECIDED:
                 return None
             if likeliest is not None:
@@ -341,7 +346,7 @@ class Filler:
         return near > most * len(self._same_tool)
 
     def _likeliest(self, parameter: str, schema: Any, is_required: bool) -> Filled | None:
-        """Return the value with the best record; None if there is none.
+        """Return the value with the best record; None without a value.
 
         UNDECIDED if its extent in the request is open, or if it comes from a place that does not count yet.
         """
@@ -357,7 +362,7 @@ class Filler:
         offers: dict[str, _Offer] = {}
         for descriptor, given, usable in self._offered(parameter, schema, [*overall, *by_source]):
             value = fit(given, schema)
-            # A value that the schema does not take is none, unless the source is "the argument is left out".
+            # A value that the schema rejects is ignored, unless the source is "the argument is left out".
             if value is ABSENT and (is_required or given is not ABSENT):
                 continue
             text = canon(value)
@@ -370,7 +375,7 @@ class Filler:
         if not offers:
             return None
         best = max(offers.values(), key=lambda offer: offer.rank)
-        # "New" or "New York": where two extents compete and no record prefers one, the model is asked.
+        # "New" or "New York": if two extents compete and the record does not prefer one, the model is asked.
         if best.value is not ABSENT and not self._is_decided(parameter, best, offers.values()):
             return UNDECIDED
         probability, _, source = best.rank
@@ -390,7 +395,7 @@ class Filler:
     def _offered(self, parameter: str, schema: Any, descriptors: Iterable[str]) -> Iterator[tuple[str, Any, bool]]:
         """Yield the values of a parameter: the source, the value, and False for one that counts only later.
 
-        The latter compete with the others: where "tomorrow" is likely meant, "today" is wrong.
+        The latter compete with the others: if "tomorrow" is probably meant, "today" is wrong.
         """
         tool, provenance = self._spec.name, self._provenance
         for descriptor in dict.fromkeys(descriptors):
@@ -423,7 +428,7 @@ def fill_each(
             offered = provenance.value_of(descriptor, tool, parameter)
             if not isinstance(offered, list) or len(offered) > most_at_once:
                 continue
-            # One value that does not fit drops the whole list: half of the orders is not what the user asked for.
+            # One invalid value drops the whole list: the user did not ask for half of the orders.
             values = [fit(value, schema) for value in offered]
             weight = _precision(cell, here.get(descriptor))
             if ABSENT not in values and (best is None or weight > best[1].probability):
@@ -442,13 +447,13 @@ class _Support(dict[str, float]):
             self[item] = self.get(item, 0.0) + similarity
 
     def moved(self, weight: float, item: str) -> float:
-        """Return a source's record, moved towards what held after the nearest past requests."""
+        """Return a source's record, moved towards its record after the nearest past requests."""
         return (self.get(item, 0.0) + weight) / (self.total + 1)
 
 
 def _precision(overall: list[float] | None, here: list[float] | None) -> float:
     """Return how often a source was right, shrunk from this point in the run towards its overall record."""
-    # One trial at this point says little, so the overall record counts there like two trials.
+    # One trial at this point proves little, so the overall record counts there like two trials.
     p = 0.5
     if overall is not None:
         p = (overall[HIT] + 0.5) / (overall[HIT] + overall[MISS] + 1.0)
@@ -466,9 +471,9 @@ class CallFollowed(Event):
 
     Attributes:
         contexts: their keys, as `contexts_of` makes them.
-        call: digest of what followed.
+        call: digest of the successor.
         text: the call as JSON; "" for an answer in words and for several calls.
-        run: digest of the thread, which counts as one contributor where no user is known.
+        run: digest of the thread, which counts as one contributor if the user is unknown.
         user: digest of the user, if known.
     """
 
@@ -486,9 +491,9 @@ class CallContexts(Table):
     Attributes:
         followed: context -> digest of the call -> [count].
         known: digest of a call -> its text -> its contributors.
-        most_contexts: contexts that are kept.
-        most_calls: calls that are kept.
-        most_characters: of a call whose text is kept.
+        most_contexts: limit of kept contexts.
+        most_calls: limit of kept calls.
+        most_characters: length of a call whose text is kept.
     """
 
     most_contexts: ClassVar[int] = 60_000
@@ -543,8 +548,8 @@ class CallContexts(Table):
         return following, shares
 
     def forget(self, gone: Forgotten) -> int:
-        """Delete calls that nobody else made."""
-        # The counts by digest stay: they say nothing about anybody. The texts hold arguments.
+        """Delete calls without another contributor."""
+        # The counts by digest are kept, because they contain no personal data. The texts contain arguments.
         lost = self.known.forget(gone)
         without_text = [call for call, texts in self.known.rows.items() if not texts]
         for call in without_text:
@@ -553,7 +558,7 @@ class CallContexts(Table):
 
 
 def interpolated(counts: Mapping[str, float], shorter: Mapping[str, float]) -> dict[str, float]:
-    """Return the shares of what followed a context, backed off to those of the shorter context (Witten-Bell)."""
+    """Return the shares of the successors of a context, backed off to those of the shorter context (Witten-Bell)."""
     total, kinds = sum(counts.values()), float(len(counts))
     shares = {}
     for item in {*shorter, *counts}:
@@ -567,8 +572,8 @@ def call_key(tool: str, args: str) -> str:
 
 
 def followed(state: RunState, turn: Turn, thread: str, user: str | None) -> list[Event]:
-    """Return the event that teaches what a turn of the model did after the calls before it."""
-    # A call of the memory is no evidence of what the model does.
+    """Return the event that records the model's turn after the calls before it."""
+    # A call of the memory is not evidence about the model.
     if turn.chosen_by != "model":
         return []
     contexts = contexts_of(state)
@@ -579,13 +584,13 @@ def followed(state: RunState, turn: Turn, thread: str, user: str | None) -> list
         return [CallFollowed(contexts, call_key(together, ""), "", thread, user)]
     [step] = turn.steps
     text = json.dumps([step.tool, step.args], sort_keys=True, default=str)
-    # A long call (a letter, a program) is counted by its digest, and never offered whole.
+    # A long call (a letter, a program) is counted by its digest, and never proposed as a whole.
     kept = text if len(text) <= CallContexts.most_characters else ""
     return [CallFollowed(contexts, call_key(step.tool, canon_args(step.args)), kept, thread, user)]
 
 
 def contexts_of(state: RunState) -> list[str]:
-    """Return the keys of a run's contexts, the least telling first.
+    """Return the keys of a run's contexts, the least specific first.
 
     One to three latest calls with their outcome, and the request with all calls since.
     """
@@ -597,9 +602,9 @@ def contexts_of(state: RunState) -> list[str]:
         if order <= len(calls):
             keys.append(digest("calls", spoken, *chain.from_iterable(calls[-order:])))
         elif order == len(calls) + 1:
-            # The run's first calls are a context of their own: START tells them from the same calls later on.
+            # The run's first calls are a context of their own: START distinguishes them from the same calls later on.
             keys.append(digest("calls", spoken, START, *chain.from_iterable(calls)))
-    # The most telling context: an equal request with equal calls since. Its words are kept as a digest.
+    # The most specific context: an equal request with equal calls since. Its words are kept as a digest.
     if state.user.raw:
         since = _parts_of(state.since_user)
         keys.append(digest("request", state.user.raw, *chain.from_iterable(since)))

@@ -1,4 +1,5 @@
-"""Cases: the values in past outputs and in the run's context when a call was the best guess, and if the model made it.
+"""Cases: the values in past outputs and in the run's context when a call was the best guess, and whether the model made
+it.
 
 The record of a tool says how often its call follows another. It does not say that a refund follows only where the
 order's status is "delivered". A *case* does. It keeps the facts of the outputs at a turn at which the model was asked,
@@ -6,13 +7,13 @@ and whether the model called the tool that was expected. Before a call is made, 
 cases of the same state (latest symbol of the run) and tool:
 
 (a) a *culprit* is a fact with at least two misses and at most 20 % hits: the model is asked;
-(b) misses that a culprit explains count against nothing else;
+(b) misses explained by a culprit are not held against other facts;
 (c) a fact that fewer than three cases had (two for a call that only reads), or whose share of hits is below .9 (.7),
     means that the model is asked: an unseen value is often the branch *because* it is new;
 (d) so does a number outside the range of the hits.
 
-A write after a call that the memory made needs more: cases of just that situation, since the model alone might never
-have come there.
+A write after a call of the memory needs more: cases of exactly that situation, because the model alone might never have
+reached it.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from langgraph_toolmem.runs.run import ExecutedCall
 
 @dataclass(frozen=True, slots=True)
 class FactLimits:
-    """Limits of what is read of outputs and messages, so that a large output costs a model turn no more than others.
+    """Limits of reading outputs and messages, so that a large output does not slow a model turn down.
 
     Attributes:
         calls: latest calls of the request whose outputs count, and earlier messages of the user.
-        values: of one output that are looked at.
-        facts: of a turn from which no further values of outputs are added.
+        values: read values of one output.
+        facts: of a turn; beyond it, values of outputs are not added.
         compared: numbers that are compared with each other; each pair is a fact.
         phrase: characters of a string within an output; longer ones are not read word by word.
-        text: characters of an output in words that are read.
+        text: read characters of a text output.
         kind: characters of a string that may name a kind; longer ones are prose.
-        depth: of lists and dicts within each other.
-        rows: of a list that are read.
+        depth: of nested lists and dicts.
+        rows: read rows of a list.
     """
 
     calls: int = 4
@@ -86,7 +87,7 @@ FOR_LOOK_UPS: Final = EnoughCases(least=2, share=0.7)
 MEDIA: Final = "media"
 """Place of the pictures and files of a request."""
 SURE: Final = 0.5
-"""A miss of a guess that was less sure than this is explained: nothing would have been done."""
+"""A miss of a guess with less confidence is explained: the call would not have been made."""
 
 _WORD: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
 _NUMBERED: Final = re.compile(r"\d{3}|\d-\d")
@@ -99,7 +100,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 @dataclass(slots=True)
 class CaseSeen(Event):
-    """The model was asked where a tool was the best guess.
+    """The model was asked when a tool was the best guess.
 
     Attributes:
         number: of the model turn.
@@ -130,7 +131,7 @@ class CaseSeen(Event):
 
 @dataclass(slots=True)
 class OutputSeen(Event):
-    """Categorical facts of one output: each place counts how many values it takes."""
+    """Categorical facts of one output: each place counts its different values."""
 
     kind = "output_seen"
     facts: list[str]
@@ -141,10 +142,10 @@ class Facts:
     """Values in the outputs of a request.
 
     Attributes:
-        facts: each a mark ("=" for a string that counts only where its place is categorical, "." for all others), the
+        facts: each a mark ("=" for a string that counts only if its place is categorical, "." for all others), the
             digest of its place (tool and path) and the digest of its value.
         numbers: digest of a place -> its number; dates as day numbers, and as days before today.
-        amounts: the numbers that are no dates, in order.
+        amounts: the numbers that are not dates, in order.
         days: the dates, in order.
     """
 
@@ -160,17 +161,17 @@ class Facts:
     def add_number(self, place: str, value: float) -> None:
         """Add an amount; the first one of a place counts."""
         key = _key("place", place)
-        # JSON in the wild has NaN and Infinity: they have no range.
+        # Real JSON may contain NaN and Infinity: they have no range.
         if math.isfinite(value) and key not in self.numbers:
             self.numbers[key] = value
             self.amounts.append((key, value))
 
     def add_day(self, place: str, day: int, today: int) -> None:
-        """Add a date, also as the days that it lies back."""
+        """Add a date, also as days before today."""
         key = _key("place", place)
         if key not in self.numbers:
             self.numbers[key] = float(day)
-            # "Within 30 days" is a condition on the age, which the day alone does not show.
+            # "Within 30 days" is a condition on the age, which the day does not show.
             self.numbers[_key("place", place + " age")] = float(today - day)
             self.days.append((key, float(day)))
 
@@ -185,7 +186,7 @@ def _fact(place: str, value: str, mark: str = ".") -> str:
 
 
 _MEDIA: Final = _fact(MEDIA, "")[:9]
-"""Mark and place of the fact that is the pictures and files of a request."""
+"""Mark and place of the fact that represents the pictures and files of a request."""
 
 
 @dataclass(slots=True)
@@ -227,7 +228,7 @@ class Case:
 
     @property
     def is_unsure_miss(self) -> bool:
-        """Return True for a miss of a guess on which nothing would have been done."""
+        """Return True for a miss of a guess that would not have been acted on."""
         return not self.hit and self.confidence < SURE
 
 
@@ -235,10 +236,10 @@ class PairCases:
     """The cases of one state and tool, with counts of their facts.
 
     Attributes:
-        most: cases that are kept, the newest ones.
+        most: limit of kept cases, the newest.
         cases: by the key of their turn.
-        hits: fact -> number of hits that had it.
-        misses: fact -> number of misses that had it.
+        hits: fact -> number of hits with it.
+        misses: fact -> number of misses with it.
         hits_with_media: number of hits for requests with pictures or files.
         hits_alone: number of the other hits.
     """
@@ -259,7 +260,8 @@ class PairCases:
         self.cases[turn] = case
         self._count(case, 1)
         if len(self.cases) > self.most:
-            # By number and key, not by arrival: workers read the same cases in other orders and keep the same ones.
+            # By number and key, not by arrival: workers that read the same cases in different orders keep the same
+            # ones.
             self.remove(min(self.cases, key=self._age))
 
     def _age(self, turn: str) -> tuple[int, str]:
@@ -292,8 +294,8 @@ class _Summary:
     """A conclusion from the cases of a pair.
 
     Attributes:
-        culprits: facts that speak against the call.
-        explained: how many explained misses had a fact.
+        culprits: facts that forbid the call.
+        explained: fact -> number of explained misses with it.
         spans: place -> the range of the hits.
     """
 
@@ -304,7 +306,7 @@ class _Summary:
 
 @dataclass(slots=True)
 class _Span:
-    """The range of a number; `sinks` and `grows`: it goes on leaving the range at that end, as counters do."""
+    """The range of a number; `sinks` and `grows`: it keeps leaving the range at that end, as counters do."""
 
     low: float
     high: float
@@ -320,9 +322,9 @@ class Cases(Table):
 
     Attributes:
         places: digest of a place -> how often it was seen, and the smallest digests of its values with their counts.
-        most_pairs: states and tools that are kept.
-        most_places: places that are kept.
-        most_values: of a place; one with more of them is not categorical.
+        most_pairs: limit of kept states and tools.
+        most_places: limit of kept places.
+        most_values: of a place; a place with more values is not categorical.
     """
 
     most_pairs: ClassVar[int] = 500
@@ -390,12 +392,12 @@ class Cases(Table):
             values = seen[1]
             values[value] = values.get(value, 0) + 1
             if len(values) > self.most_values + 1:
-                # The smallest digests stay: whatever the order of the outputs, the same ones.
+                # The smallest digests are kept: the same ones for any order of the outputs.
                 del values[max(values)]
 
     def categorical(self, place: str) -> bool:
-        """Return True unless a place (its digest) takes ever new values, as ids and names do."""
-        few = 6  # values that a kind may have although each is new
+        """Return True unless a place (its digest) keeps taking new values, as ids and names do."""
+        few = 6  # values that a categorical place may have although all of them are new
         seen, values = self.places.get(place, (0, ()))
         if len(values) > self.most_values:
             return False
@@ -404,7 +406,7 @@ class Cases(Table):
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request; `today` is in days since 1970.
 
-        For a call that may change something, outputs from before a question back and earlier user messages count too.
+        For a call that may change something, outputs before a follow-up question and earlier user messages count too.
         """
         facts = Facts()
         steps = state.since_user
@@ -425,7 +427,7 @@ class Cases(Table):
         return facts
 
     def values_of(self, steps: Sequence[ExecutedCall], fields: Mapping[str, Any], today: int) -> list[str]:
-        """Return the facts of new outputs and of the context that count only where their places are categorical."""
+        """Return the facts of new outputs and of the context that count only if their places are categorical."""
         facts = Facts()
         _read_fields(fields, facts)
         for step in steps:
@@ -456,16 +458,16 @@ class Cases(Table):
                 known = "*"
             else:
                 facts.add(place, word[: LIMITS.kind], "=")
-                # Behind a name ("active for Ann") the place would be new for each person, and so each word unseen.
+                # After a name ("active for Ann") the place would be new for each person, and each word would be unseen.
                 known = word if self.categorical(_key("place", place)) else "*"
             before = (before[1], known)
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
-        """Return why past cases speak against a call with these facts; "" if they do not."""
+        """Return why past cases forbid a call with these facts; "" if they do not."""
         pair = self._pairs.get(pair_key(state, tool), _NOTHING)
         summary = pair.summary
         enough = FOR_CHANGES if changes else FOR_LOOK_UPS
-        # Ids and names are new in each run: as facts they would ask the model every time.
+        # Ids and names are new in each run: as facts they would send every turn to the model.
         own = [fact for fact in facts.facts if fact[0] != "=" or self.categorical(fact[1:9])]
         if not summary.culprits.isdisjoint(own):
             return "a value in outputs or context has led the model elsewhere before"
@@ -475,7 +477,7 @@ class Cases(Table):
                 return "a value in outputs or context has hardly been seen at this point"
             if misses and (hits + 1) / (hits + misses + 2) < enough.share:
                 return "with a value in outputs or context the model often does something else"
-        # Without the spans of numbers 45 changes in 10,000 requests were unasked.
+        # Without the ranges of numbers 45 changes in 10,000 requests were unasked.
         for place, value in facts.numbers.items():
             span = summary.spans.get(place)
             if span is None and len(pair.cases) < enough.least:
@@ -487,8 +489,8 @@ class Cases(Table):
     def refusal(self, state: RunState, tool: str, *, changes: bool, today: int) -> Refusal | None:
         """Return why past cases forbid a call here; None if they do not."""
         if changes and made_by_memory(state):
-            # The model may never have come here by itself: without this rule 17 changes in 10,000 requests were
-            # unasked.
+            # The model may never have reached this point by itself: without this rule 17 changes in 10,000 requests
+            # were unasked.
             unproven = self._unproven_after_own_calls(state, tool)
             if unproven is not None:
                 return unproven
@@ -515,12 +517,13 @@ class Cases(Table):
     def other_media(self, state: RunState, tool: str, *, changes: bool) -> Refusal | None:
         """Return why the pictures and files of a request forbid a call; None if the same ones led to it before.
 
-        The memory does not read them: a request with the same words and another picture got the first one's call.
+        The memory does not read them: without this rule, a request with the same words and another picture got the
+        first one's call.
         """
         pair = self._pairs.get(pair_key(state, tool), _NOTHING)
         least = (FOR_CHANGES if changes else FOR_LOOK_UPS).least
         if not state.media:
-            # "Is this covered?" with the picture missing says less than the requests that led to the call.
+            # "Is this covered?" without the picture is less specific than the requests that led to the call.
             if pair.hits_with_media and pair.hits_alone < least:
                 return Refusal("picture", f"requests that led to {tool} held a picture or file, and this one does not")
             return None
@@ -546,15 +549,15 @@ def _sum_up(pair: PairCases) -> _Summary:
     culprits = _culprits(pair)
     explained = Counter[str]()
     for case in pair.cases.values():
-        # A miss that a culprit explains, or that nobody expected to hit, says nothing about the other values.
+        # A miss that a culprit explains, or that was expected, does not count against the other values.
         if not case.hit and (case.is_unsure_miss or not culprits.isdisjoint(case.facts)):
             explained.update(case.facts)
     return _Summary(culprits, explained, _spans(pair.cases.values()))
 
 
 def _culprits(pair: PairCases) -> set[str]:
-    """Return the facts with which the model mostly did something else."""
-    least_misses, most_hits = 2, 0.2  # one miss may be the model's own wavering
+    """Return the facts with which the model mostly acted differently."""
+    least_misses, most_hits = 2, 0.2  # one miss may be a random deviation of the model
     culprits = set()
     for fact, misses in pair.misses.items():
         hits = pair.hits[fact]
@@ -593,7 +596,7 @@ def _compare(ordered: Sequence[tuple[str, float]], facts: Facts) -> None:
 
 
 def _runs_away(values: Sequence[float], sign: int) -> bool:
-    """Return True for numbers that go on growing (or sinking), as counters and clocks do."""
+    """Return True for numbers that keep growing (or sinking), as counters and clocks do."""
     few = 10  # numbers that may rise by chance
     records, last = 0, -math.inf
     for value in values:
@@ -620,7 +623,7 @@ def _leaves(value: Any, path: str = "$", in_rows: bool = False, depth: int = 0) 
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{named[key]}", in_rows or named[key] == "#", depth + 1)
     elif isinstance(value, list):
-        # None, one, two or many: models branch on an empty list, seldom on the fourth row.
+        # None, one, two or many: models branch on an empty list, rarely on the fourth row.
         yield path + "[]", [min(len(value), 3)], in_rows
         for inner in value[: LIMITS.rows]:
             yield from _leaves(inner, path + "[*]", True, depth + 1)
@@ -648,7 +651,7 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, facts: Facts) 
 
 
 def _read_number(place: str, word: str, today: int, facts: Facts) -> None:
-    """Add a number or date within a text; a word that is neither, such as an id, adds nothing."""
+    """Add a number or date within a text; other words, such as ids, are ignored."""
     day = _day(word)
     if day is not None:
         facts.add_day(place, day, today)
@@ -686,7 +689,7 @@ def _day(value: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The likeliest call at a model turn.
+    """The most likely call at a model turn.
 
     Attributes:
         tool: its tool.
@@ -702,15 +705,15 @@ class Guess:
 
 
 def learn_case(cases: Cases, learned: LearnedTurn, guess: Guess | None, number: int) -> Record:
-    """Return the events by which a turn teaches the cases, given the likeliest call."""
+    """Return the events that a turn adds to the cases, given the most likely call."""
     turn, state, today = learned.turn, learned.state, learned.hour // 24
     record: Record = []
     values = cases.values_of(state.latest, state.seen.fields, today)
-    if values:  # a turn is often learned before its own outputs are there
+    if values:  # a turn is often learned before its own outputs arrive
         record.append(OutputSeen(values))
     if guess is None or guess.tool == WORDS:
         return record
-    # The memory's own call says nothing of the model, but a person who stopped it says that it was wrong.
+    # The memory's own call is not evidence about the model, but a person who stopped it marked it as wrong.
     if turn.chosen_by != "model" and not guess.stopped:
         return record
     # A call of the tool with other arguments is a hit too: the facts say when a tool is called, and `graph.provenance`

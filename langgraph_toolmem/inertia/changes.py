@@ -47,7 +47,7 @@ class Changes(Table):
 
     Attributes:
         made: id of the call -> its change, oldest first.
-        most: changes that are kept.
+        most: limit of kept changes.
     """
 
     name = "changes"
@@ -104,7 +104,7 @@ class Changes(Table):
         if learned.turn.chosen_by != "shortcut":
             return record
         for step in learned.turn.steps:
-            # A tool that nobody describes any more is listed too: a person should see it rather than miss it.
+            # A tool without a current description is listed too: a person should see it rather than miss it.
             only_reads = step.tool in learned.specs and not may_write(step.tool, learned.specs)
             if only_reads:
                 continue

@@ -1,9 +1,10 @@
-"""Pre-fetched context: likely look-ups are executed before the model is asked, and it goes on from their results.
+"""Pre-fetched context: likely look-ups are executed before the model is asked, and the model continues from their
+results.
 
-The request carries each look-up as an exchange: a call and its result, behind the last message (``exchange``). Here:
-the settings, the choice of the next look-up, and the record of how often look-ups were in vain.
+The request carries each look-up as an exchange: a call and its result, after the last message (``exchange``). This
+module has the settings, the choice of the next look-up, and the record of look-ups in vain.
 
-A look-up of this kind teaches nothing by itself: the model did not choose it. A share of the look-ups is held out: the
+Such a look-up is not learned by itself, because the model did not choose it. A share of the look-ups is held out: the
 model is asked without them, and its answer is compared. Together with the calls that the model makes again or with
 other arguments they say how many look-ups are in vain, and the budget `max_in_vain` bounds those.
 """
@@ -42,7 +43,7 @@ HARD: Final = frozenset(
         *("steers_the_run", "not_named", "stopped", "source_withdrawn", "picture", "unfamiliar"),
     }
 )
-"""Reasons against a call that hold however likely it is."""
+"""Reasons against a call that are independent of its probability."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +54,22 @@ class PrefetchedContext:
     `Prefetch`.
 
     Attributes:
-        tools: nothing but these tools; they may be looked up although something of the host's wraps tool calls or
-            rewrites messages. None: all that qualify, where nothing does.
-        min_probability: of all look-ups of a request together, by the record. The more of the budget is used, the more
-            probable they must be.
-        max_in_vain: the budget: look-ups per 100 model turns that the model does not make by itself.
+        tools: only these tools; they may be looked up even if the host's middleware wraps tool calls or rewrites
+            messages. If None, all tools that qualify, unless such middleware exists.
+        min_probability: of all look-ups of a request together, by the record. As the budget is used up, they must be
+            more probable.
+        max_in_vain: the budget: look-ups per 100 model turns that the model would not make by itself.
         max_steps: look-ups one after the other before one request.
         max_wait: seconds that the look-ups of one request may take together.
         max_characters: of a result; a longer one is not used.
-        held_out: share of the look-ups that are predicted and not made, to keep the record honest. More are held out
-            at first; with 0 none ever are.
-        as_data: True: the request has the results as quoted data in place of an exchange, also for models that are
-            known to refuse turns they did not make. None: only after the provider has refused an exchange. False:
-            never; then the model is asked without look-ups.
+        held_out: share of the look-ups that are predicted and not made, to keep the record honest. More are held out at
+            first. 0 switches holding out off.
+        as_data: If True, the request has the results as quoted data in place of an exchange, also for models that are
+            known to refuse turns they did not make. If None, only after the provider has refused an exchange. If False,
+            never: the model is then asked without look-ups.
 
     Raises:
-        ConfigurationError: a value cannot be right; the message names the field.
+        ConfigurationError: a value is invalid; the message names the field.
     """
 
     tools: frozenset[str] | None = None
@@ -114,18 +115,18 @@ def _is_bool_or_none(value: Any) -> bool:
 
 
 def next_lookup(decision: Decision, may: Callable[[str, Mapping[str, Any]], bool]) -> Option | None:
-    """Return the likeliest of the predicted turns that consists of look-ups which may be made; None if there is none.
+    """Return the most likely predicted turn that consists of permitted look-ups, or None.
 
     Args:
         decision: about the model turn.
-        may: return True if this call of a tool may be made.
+        may: returns True if this call of a tool may be made.
     """
     for option in decision.predicted:
         # After a change or a handoff the result may differ when the model asks: such a call stays with the shortcut.
         if option.tool == WORDS or option.changes or option.stale or not option.calls:
             continue
-        # A low probability, too few cases or a used budget of the shortcut refuse no look-up: the model reads it and
-        # decides itself.
+        # A low probability, too few cases or a used budget of the shortcut do not stop a look-up: the model reads it
+        # and decides itself.
         if option.refused is not None and option.refused.code in HARD:
             continue
         if all(may(option.tool, args) for args in option.calls):
@@ -134,7 +135,7 @@ def next_lookup(decision: Decision, may: Callable[[str, Mapping[str, Any]], bool
 
 
 def used_steps(steps: Sequence[Sequence[str]], answer: AIMessage) -> int:
-    """Return how many of the looked-up steps stay in the history: those before the last ones that were in vain.
+    """Return how many of the looked-up steps stay in the history: all except the last ones in vain.
 
     A step was in vain if the model, having read its results, makes one of its calls again, or calls its tool with
     other arguments. A step before one that stays is kept too: the model has read its results.
@@ -178,7 +179,7 @@ class ContextHeldOut(Event):
     Attributes:
         turn: key of the model turn.
         call: digest of the look-up, as `call_digest` writes it.
-        stands_for: number of look-ups that it stands for, itself and those that were made.
+        stands_for: number of look-ups that it represents, itself and those that were made.
         user: digest of the user, if known.
     """
 
@@ -191,7 +192,7 @@ class ContextHeldOut(Event):
 
 @dataclass(slots=True)
 class ContextShown(Event):
-    """The model answered at a turn whose predicted look-up it had read: the prediction is neither right nor wrong."""
+    """The model answered after it had read the predicted look-up: the prediction is neither right nor wrong."""
 
     kind = "context_shown"
     turn: str
@@ -209,7 +210,7 @@ class ContextChecked(Event):
 
 @dataclass(slots=True)
 class ContextSaved(Event):
-    """A look-up that was made before the model call is in the history in place of a call of the model's."""
+    """A look-up that was made before the model call is in the history in place of the model's own call."""
 
     kind = "context_saved"
     turn: int
@@ -270,20 +271,20 @@ class HeldOutCounts:
 
 
 class ContextRecord(Table):
-    """Look-ups made before model calls, and how held-out ones turned out.
+    """Look-ups made before model calls, and the results of held-out ones.
 
     Attributes:
         blocks: block of turns -> its look-ups.
-        pending: key of a turn -> the look-up that was held out; its call is "" where the model read the look-up.
+        pending: key of a turn -> the look-up that was held out; its call is "" if the model read the look-up.
         checks: results of look-ups.
         block: model turns that are counted together.
         window: model turns over which the budget counts.
         first: look-ups in vain that are allowed beyond the budget in each window: a new memory begins with them.
-        free: share of the budget up to which `min_probability` alone decides.
+        free: share of the budget up to which only `min_probability` decides.
         surest: probability that look-ups need when the budget is nearly used up.
-        prior_checks: held-out look-ups that the probabilities stand for, in the estimate of what was in vain.
-        most_blocks: blocks that are kept, the latest ones.
-        most_pending: held-out look-ups that wait for the end of their turn.
+        prior_checks: number of held-out look-ups that the probabilities count for, in the estimate of look-ups in vain.
+        most_blocks: limit of kept blocks, the latest.
+        most_pending: limit of held-out look-ups that wait for the end of their turn.
     """
 
     name = "context"
@@ -295,8 +296,9 @@ class ContextRecord(Table):
     block: ClassVar[int] = 10
     window: ClassVar[int] = 300
     first: ClassVar[float] = 2.0
-    # With a bar that rises from the first look-up in vain, 150 runs of the shop saved 7.5 calls per 100 turns, with .6
-    # of 4 in vain; without a budget 10.5, with 3.6 in vain. The .8 was chosen with shop, telecom and airline in view.
+    # With a threshold that rises from the first look-up in vain, 150 runs of the shop saved 7.5 calls per 100 turns,
+    # with .6 of 4 in vain; without a budget 10.5, with 3.6 in vain. The .8 was chosen with shop, telecom and airline in
+    # view.
     free: ClassVar[float] = 0.8
     surest: ClassVar[float] = 0.98
     prior_checks: ClassVar[float] = 10.0
@@ -369,7 +371,7 @@ class ContextRecord(Table):
     # --- read ---
 
     def _total(self, first_block: int = 0) -> LookupCounts:
-        """Return the look-ups of the blocks that are kept, from one block on."""
+        """Return the look-ups of the kept blocks, from one block on."""
         total = LookupCounts()
         for block, counts in self.blocks.items():
             if int(block) >= first_block:
@@ -379,8 +381,8 @@ class ContextRecord(Table):
     def least_probability(self, settings: PrefetchedContext) -> float:
         """Return the probability from which look-ups are made now.
 
-        It is `min_probability` until the free part of the budget is used, and grows with the rest; above 1 nothing is
-        made. So the likelier look-ups go on where the less likely ones used the budget up.
+        It is `min_probability` until the free part of the budget is used, and grows with the rest; above 1 look-ups
+        stop. So the most likely look-ups continue after less likely ones have used the budget up.
         """
         turns = self.graph.turns
         allowed = settings.max_in_vain * min(turns, self.window) / 100 + self.first
@@ -391,13 +393,13 @@ class ContextRecord(Table):
         return settings.min_probability + max(0.0, self.surest - settings.min_probability) * beyond
 
     def in_vain(self, turns: int) -> float:
-        """Return how many look-ups of the window's turns were in vain, as far as that can be known.
+        """Return an estimate of the look-ups in vain in the window.
 
-        It is the share of misses among the held-out look-ups, which begins with what the probabilities say, and at
-        least what the model made again.
+        It comes from the share of misses among the held-out look-ups, which starts at the predicted probabilities, and
+        is at least the number of look-ups that the model made again.
         """
-        # Checks of all turns count, not of the window alone: 5 % of the look-ups are few. So the misses of a memory's
-        # first runs count for ever, and the budget held 3.6 look-ups back in 100 runs of the shop.
+        # Checks of all turns count, not only of the window, because 5 % of the look-ups are few. So the misses of a
+        # memory's first runs count for ever, and the budget stopped 3.6 look-ups in 100 runs of the shop.
         total = self._total((turns - self.window) // self.block + 1)
         if not total.made:
             return total.vain
@@ -406,15 +408,15 @@ class ContextRecord(Table):
         return max(total.made * wrong / (checks + self.prior_checks), total.vain)
 
     def held_out_share(self, settings: PrefetchedContext) -> float:
-        """Return the share of the look-ups that are held out now; 0 if the settings hold out none."""
+        """Return the share of the look-ups that are held out now; 0 if the settings switch holding out off."""
         if not settings.held_out:
             return 0.0
-        # After n look-ups, 1 / (1 + n) are held out: at first nothing else says whether the probabilities hold here.
+        # After n look-ups, 1 / (1 + n) are held out: at first this is the only check of the probabilities.
         known = self._total().made + self.checks.checks
         return max(settings.held_out, 1.0 / (1.0 + known))
 
     def stands_for(self, turn: str) -> int:
-        """Return how many look-ups the prediction at a turn stands for; 0 where the model read the look-up."""
+        """Return how many look-ups the prediction at a turn represents; 0 if the model read the look-up."""
         held_out = self.pending.get(turn)
         if held_out is None:
             return 1
@@ -422,8 +424,8 @@ class ContextRecord(Table):
 
     def learned(self, turn: Turn) -> Record:
         """Return the record of a turn whose end is known."""
-        # The memory chose these calls. Where windows, sources and following calls were learned from them, look-ups of
-        # an estimated .87 were right in .44, and 7.6 in place of 3.6 per 100 turns were in vain.
+        # The memory chose these calls. When windows, sources and following calls were learned from them, look-ups of an
+        # estimated .87 were right in .44, and 7.6 in place of 3.6 per 100 turns were in vain.
         if turn.chosen_by == "context":
             return [ContextSaved(self.graph.turns)]
         held_out = self.pending.get(turn.key)

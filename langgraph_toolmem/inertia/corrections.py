@@ -1,12 +1,12 @@
 """Calls of the memory that the model corrected, and sources of values that were wrong.
 
-A call that the memory made is checked by chance only. But often the model shows right after it that it would have made
-another: it calls the same tool again with other arguments. That is a miss, as far as the tool's usual course explains
-it no better: a model that looks up one customer after another calls the same tool again after its own calls too.
+A call that the memory made is checked only at random. But often the model shows right after it that it would have made
+another call: it calls the same tool again with other arguments. This is a miss, unless the model usually does so: a
+model that looks up one customer after another calls the same tool again after its own calls too.
 
-A value comes from a source (`graph.sources`): a place in an output, a word of the request. Where the value of a call
-was wrong, its source is withdrawn: no call with a value from there is made until it was right once more before a call
-of the model.
+A value comes from a source (`graph.sources`): a place in an output, a word of the request. If the value of a call was
+wrong, its source is withdrawn: calls with a value from this source are not made until the source is right again for a
+call of the model.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CallMade(Event):
         request: key of the user message that they serve.
         tool: its name.
         calls: digests of their arguments.
-        rules: the records that the prediction stands on.
+        rules: the records behind the prediction.
         columns: the estimator's columns.
         sourced: parameter -> [key of the source (`source_key`), digest of the value].
         changes: 1 if they may change something, else 0.
@@ -106,8 +106,8 @@ class Corrections(Table):
     Attributes:
         made: key of a request -> its `CallMade` events.
         sources: key of a source -> the latest model turns that judged it.
-        most_requests: requests that are kept while no model turn came after the memory's calls; the oldest leave.
-        most_sources: sources that are kept; the oldest leave.
+        most_requests: limit of requests whose calls wait for a model turn; the oldest are dropped.
+        most_sources: limit of kept sources; the oldest are dropped.
     """
 
     name = "corrections"
@@ -151,7 +151,7 @@ class Corrections(Table):
         self.made.pop(request, None)
 
     def _judge(self, source: str, right: int, turn: int) -> None:
-        # The latest turn of each kind, not a count: the judgements commute, in whatever order workers read them.
+        # The latest turn of each kind, not a count: so the updates commute, in any order in which workers read them.
         record = self.sources.setdefault(source, SourceRecord())
         if right:
             record.right = max(record.right, turn)
@@ -177,7 +177,7 @@ class Corrections(Table):
         return list(self.made.get(request, ()))
 
     def withdrawn(self, source: str) -> bool:
-        """Return True if the latest value from a source (its key) that the model could judge was wrong."""
+        """Return True if the latest checked value from a source (its key) was wrong."""
         record = self.sources.get(source)
         return record is not None and record.wrong > record.right
 
@@ -191,7 +191,7 @@ class Corrections(Table):
 
 
 def source_key(tool: str, parameter: str, source: str) -> str:
-    """Return the key of a source: a digest, since a source may hold words of a request."""
+    """Return the key of a source: a digest, because a source may contain words of a request."""
     return digest("source", tool, parameter, source)
 
 
@@ -211,7 +211,7 @@ def call_made(decision: Decision, request: str, run: str, user: str | None) -> R
     """Return the event of a call that is made now for a request."""
     if not decision.options:
         return []
-    # Digests alone: the event stays in the log until the model's next turn, and the arguments are a user's.
+    # Only digests: the event stays in the log until the model's next turn, and the arguments are a user's.
     option = decision.options[0]
     return [
         CallMade(
@@ -229,7 +229,7 @@ def call_made(decision: Decision, request: str, run: str, user: str | None) -> R
 
 
 def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple[Record, list[CallMade]]:
-    """Return the events by which a turn of the model judges the calls right before it, and the wrong ones."""
+    """Return the events by which a model turn checks the calls right before it, and the wrong calls."""
     graph, state, turn = corrections.graph, learned.state, learned.turn
     record: Record = []
     for tool, again in _continued(state.latest, turn).items():
@@ -240,14 +240,14 @@ def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple
     if not made:
         return record, []
     record.append(CallsSettled(state.user_key))
-    # A call that failed or was stopped gave the model no result: calling the tool again is no correction of it.
+    # A call that failed or was stopped did not give the model a result: calling the tool again is not a correction.
     executed: dict[str, set[str]] = {}
     for step in state.since_user:
         if step.status == "ok":
             executed.setdefault(step.tool, set()).add(_call(step.args))
     wrong: list[CallMade] = []
-    # Only the last one: "Forward the email from Ann to Ben" looks up Ann, lists her emails, then looks up Ben. With the
-    # earlier calls of a chain judged too, the demo saved 63 of 792 model calls in place of 268.
+    # Only the last one: "Forward the email from Ann to Ben" looks up Ann, lists her emails, then looks up Ben. When the
+    # earlier calls of a chain were checked too, the demo saved 63 of 792 model calls in place of 268.
     for call in made[-1:]:
         was_executed = not executed.get(call.tool, set()).isdisjoint(call.calls)
         instead = _instead(call.tool, call.calls, turn.steps)
@@ -281,7 +281,7 @@ def judge_sources(
         right = False
         for step in steps:
             right = right or _digest(step.args.get(parameter)) == value
-        # Only sources that were wrong once are kept: a right value says something where one is withdrawn.
+        # Only sources that were wrong once are kept: a right value matters only for a withdrawn source.
         if right and source in corrections.sources:
             record.append(SourceJudged(source, 1, number))
         elif not right and wrong and steps:
@@ -290,7 +290,9 @@ def judge_sources(
 
 
 def _continued(before: Iterable[ExecutedCall], turn: Turn) -> dict[str, bool]:
-    """Return the tools of the model's own calls right before a turn; True for those that it calls again otherwise."""
+    """Return the tools of the model's own calls right before a turn; True for those that it calls again with other
+    arguments.
+    """
     calls: dict[str, list[str]] = {}
     for step in before:
         if step.chosen_by == "model" and step.status == "ok":
@@ -303,7 +305,7 @@ def _continued(before: Iterable[ExecutedCall], turn: Turn) -> dict[str, bool]:
 
 def _instead(tool: str, calls: Sequence[str], steps: Sequence[ExecutedCall]) -> list[ExecutedCall]:
     """Return the calls of a tool among some steps, if they all differ from known calls of it."""
-    # If one of them is equal, the model repeats the call beside others. It does not replace it.
+    # If one of them is equal, the model repeats the call together with others. It does not replace it.
     again = [step for step in steps if step.tool == tool]
     for step in again:
         if _call(step.args) in calls:

@@ -1,4 +1,4 @@
-"""The decision about one model turn: the candidates weighed, the call proposed, and the reason."""
+"""The decision about one model turn: the weighed candidates, the proposed call, and the reason."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Refusal:
 
     Attributes:
         code: the kind of reason; it never contains text of a user.
-        text: the reason in words, which may quote the user or an argument.
+        text: the reason as a text, which may quote the user or an argument.
     """
 
     code: Code
     text: str
 
     def __str__(self) -> str:
-        """Return the reason in words."""
+        """Return the reason as a text."""
         return self.text
 
 
@@ -76,13 +76,13 @@ class Proposal:
     Attributes:
         tool: its name.
         args: its arguments, valid under the tool's schema.
-        confidence: calibrated policy: the probability, judged by the record, that the model would make exactly
-            this call. Paper policy: the score CIPS.
-        evidence: the evidence in words.
-        act: True if the policy makes the call without asking the model. False without room in the budget of misses,
-            in shadow mode, and for the share of proposals that is audited.
+        confidence: for the calibrated policy, the probability, by the record, that the model would make exactly this
+            call; for the paper policy, the score CIPS.
+        evidence: the evidence as a text.
+        act: True if the policy makes the call without asking the model. False without room in the budget of misses, in
+            shadow mode, and for the share of proposals that is audited.
         hold: the reason if `act` is False, otherwise None.
-        audit: True if the policy would act, and the model is asked to keep the record honest.
+        audit: True if the policy would act, and the model is asked as a check.
         sources: the source of each argument's value.
         beside: arguments of further calls of the tool, made in the same turn.
     """
@@ -122,13 +122,13 @@ class Option:
     Attributes:
         tool: its name; `WORDS` for an answer in words.
         calls: the arguments of each call.
-        probability: that the model does exactly this. Paper policy: the score CIPS.
-        refused: the reason why it is not proposed; None if it may be.
+        probability: that the model does exactly this; for the paper policy, the score CIPS.
+        refused: the reason why it is not proposed, or None.
         changes: a call of it may change something.
         stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
         records: keys of the records to be updated once the model's turn is known.
         columns: the estimator's columns; none under the paper's policy.
-        new_words: share of the request's words that are new (`novelty`); None if there is nothing to compare with.
+        new_words: share of the request's words that are new (`novelty`); None without a request to compare with.
         sources: the source of each argument's value, as `graph.sources` names it.
     """
 
@@ -170,8 +170,8 @@ def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
 
 
 def digest_of_turn(turn: Turn) -> str:
-    """Return the identity of the calls of a turn; "" unless they are all of one tool."""
-    # No candidate is a turn of several tools, so it agrees with none.
+    """Return the identity of the calls of a turn; "" unless all of them call one tool."""
+    # Candidates have one tool, so a turn of several tools equals none of them.
     tools = {step.tool for step in turn.steps}
     if len(tools) != 1:
         return ""
@@ -183,10 +183,10 @@ class Decision:
     """One decision of the predictor.
 
     Attributes:
-        proposal: the call, if one is proposed at all.
-        refusal: the reason why no call is made; None if the proposal is made.
-        options: the candidates weighed, likeliest first.
-        confidence: the probability, by the record, that the first of them is what the model does.
+        proposal: the proposed call, or None.
+        refusal: the reason why a call is not made; None if the proposal is made.
+        options: the weighed candidates, most likely first.
+        confidence: the probability, by the record, that the model's turn is the first of them.
     """
 
     proposal: Proposal | None
@@ -196,7 +196,7 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """The reason in words: the refusal, or the evidence for the call."""
+        """The reason as a text: the refusal, or the evidence for the call."""
         if self.refusal is not None:
             return self.refusal.text
         if self.proposal is not None:
@@ -219,21 +219,21 @@ class Decision:
 
     @property
     def predicted(self) -> tuple[Option, ...]:
-        """The options with a probability: none under the paper's policy, whose scores are no probabilities."""
+        """The options with a probability: empty under the paper's policy, whose scores are not probabilities."""
         return tuple(option for option in self.options if option.columns)
 
     @property
     def acts(self) -> bool:
-        """Return True if the call is to be made without asking the model."""
+        """Return True if the call should be made without asking the model."""
         return self.proposal is not None and self.proposal.act
 
     @property
     def would_act(self) -> bool:
-        """Return True if it would be made if it were not audited or in shadow mode."""
+        """Return True if the call would be made without audit and shadow mode."""
         return self.proposal is not None and (self.proposal.act or self.proposal.audit)
 
     def held(self, refusal: Refusal) -> Decision:
-        """Return the same decision, not acted on but checked against the model."""
+        """Return the same decision, checked against the model and not made."""
         # It would have been made, so the model's answer checks it as an audit does.
         if self.proposal is None or not self.acts:
             return self
@@ -253,7 +253,7 @@ class Decision:
 
 def of_tools(decision: Decision, names: ToolRecords) -> Decision:
     """Return a decision on the tools of an agent, given one on their records (`graph.records`)."""
-    # Almost all memories have one record for each name: nothing is copied on the path of their model calls.
+    # Almost all memories have one record for each name: their model calls need no copy.
     if not names.apart:
         return decision
 
@@ -302,7 +302,7 @@ def note_decision(role: str, decision: Decision) -> None:
 
     Never raises.
     """
-    # The reason may quote the user, so it goes to the developer's log alone. Traces get the code.
+    # The reason may quote the user, so only the developer's log gets it. Traces get the code.
     try:
         found = attributes(role, decision)
         if _decisions.isEnabledFor(logging.DEBUG):
