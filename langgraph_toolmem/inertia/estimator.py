@@ -1,7 +1,7 @@
-"""The probability that a candidate is exactly what the model does next: one ridge logistic regression.
+"""The probability that the model's next turn is exactly a candidate: one ridge logistic regression.
 
-It has the columns of `COLUMNS`, is fitted by Newton's method to the latest candidates whose outcome is known, and is
-drawn towards `PRIOR`, which recorded runs of other agents gave: without evidence `PRIOR` alone decides.
+It has the columns of `COLUMNS`, is fitted by Newton's method to the latest candidates with a known outcome, and is
+regularised towards `PRIOR`, which was fitted to recorded runs of other agents: without evidence only `PRIOR` decides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS: Final = (
     "share of the tool's requests with as many new words",
 )
 """The columns; an intercept comes after them."""
-# Fitted once, to six sets of recorded runs that were read cold. Fits without one of the sets hardly differ.
+# Fitted once, to six sets of recorded runs that were read cold. Fits without one of the sets are almost equal.
 PRIOR: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
 """The coefficients of a memory without evidence."""
 
@@ -43,17 +43,17 @@ Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
 EXAMPLE_COLUMNS: Final = shapes.ListOf(shapes.NUMBER, (0, len(COLUMNS)))
-"""The columns of a candidate; none of one that was not weighed."""
+"""The columns of a candidate; empty for one that was not weighed."""
 _EXAMPLE: Final = (shapes.numbers(len(COLUMNS)), shapes.WHOLE)
 
 
 @dataclass(slots=True)
 class ExamplesSeen(Event):
-    """Candidates were weighed, and what the model did is known.
+    """Candidates were weighed, and the model's turn is known.
 
     Attributes:
         turn: number of the model turn.
-        examples: per candidate its columns, and 1 if it was what the model did, else 0.
+        examples: per candidate its columns, and 1 if the model's turn equals it, else 0.
         stands_for: weight of the examples in the fit: the turn itself, and the unchecked turns that it represents.
     """
 
@@ -70,8 +70,8 @@ class Example(NamedTuple):
     Attributes:
         turn: number of the model turn.
         columns: of `COLUMNS`.
-        hit: 1 if it was what the model did, else 0.
-        amount: the number of candidates that it stands for, itself included.
+        hit: 1 if the model's turn equals it, else 0.
+        amount: the number of candidates that it represents, itself included.
     """
 
     turn: int
@@ -93,7 +93,7 @@ class Example(NamedTuple):
 
 
 class _Settled(NamedTuple):
-    """The turn before which examples are fitted to, and their number."""
+    """The turn before which examples are used in a fit, and their number."""
 
     turn: int
     examples: int
@@ -110,11 +110,11 @@ class Estimator(Table):
     """The latest candidates whose outcome is known, and the coefficients fitted to them.
 
     A fit takes the examples before the latest turn number that is a multiple of `every`: so memories with the same
-    examples decide alike, whatever the order in which they came, and after opening too.
+    examples decide alike, for any order of their arrival, and after opening too.
 
     Attributes:
         examples: the oldest first.
-        most_examples: the latest ones that are fitted to.
+        most_examples: limit of the latest examples in a fit.
         every: model turns between two fits; a quarter of it before the first `every` turns are over.
     """
 
@@ -151,10 +151,10 @@ class Estimator(Table):
         del self.examples[: max(0, self._settled().examples - self.most_examples)]
 
     def _settled(self) -> _Settled:
-        """Return the turn before which examples are fitted to, and how many there are."""
+        """Return the turn before which examples are used in a fit, and their number."""
         latest = self.examples[-1].turn if self.examples else 0
         every = self.every
-        # A new memory is a few turns old: with the first fit after 20 turns, its first runs would teach nothing yet.
+        # A new memory is a few turns old: with the first fit after 20 turns, it would not learn from its first runs.
         if latest < every:
             every //= 4
         until = latest - latest % every
@@ -179,7 +179,7 @@ class Estimator(Table):
         return weights
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Return the (candidates,) probabilities of (candidates, columns), 0.999 at most: nothing is certain."""
+        """Return the (candidates,) probabilities of (candidates, columns), at most 0.999."""
         import numpy as np
 
         most = 0.999
@@ -190,7 +190,7 @@ class Estimator(Table):
 def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
     """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - PRIOR|², the intercept last.
 
-    Each example counts as often as its `amounts` says.
+    Each example is weighted by its entry in `amounts`.
     """
     import numpy as np
 
@@ -203,7 +203,7 @@ def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
         return float(misfit + ridge / 2 * ((w - prior) ** 2).sum())
 
     weights, least = prior, loss(prior)
-    newton_steps = 12  # a bound: columns that tell hits and misses apart draw the fit on and on
+    newton_steps = 12  # a bound: if columns separate hits and misses completely, the iteration would not end
     for _ in range(newton_steps):
         p = _sigmoid(x @ weights)
         gradient = x.T @ (amounts * (hits - p)) - ridge * (weights - prior)
@@ -221,7 +221,7 @@ def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
 def _sigmoid(odds: Floats) -> Floats:
     import numpy as np
 
-    # Beyond 30 the exponential says nothing more, and far beyond it overflows.
+    # Beyond 30 the exponential is negligible, and far beyond it overflows.
     return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))), dtype=np.float64)
 
 
@@ -279,14 +279,14 @@ def _record(records: CountTable, key: str) -> float:
 
 
 def _log_odds(p: float) -> float:
-    # A share of 0 or 1 from few counts is no certainty, and its log-odds would be infinite.
+    # A share of 0 or 1 from few counts is not certain, and its log-odds would be infinite.
     p = min(max(p, 0.005), 0.995)
     return math.log(p / (1 - p))
 
 
 def _votes(weighed: Sequence[Candidate], neighbours: Sequence[Neighbour]) -> list[float]:
-    """Return the share of the nearest requests, by squared similarity, that went on with just this call."""
-    alone = 0.05  # weight of the doubt that no past request is like this one
+    """Return the share of the nearest requests, by squared similarity, that continued with exactly this call."""
+    alone = 0.05  # weight of the doubt that all past requests differ from this one
     weights = [neighbour.similarity**2 for neighbour in neighbours]
     total = sum(weights) + alone
     carried = _CarriedValues(neighbours)
@@ -301,7 +301,7 @@ def _votes(weighed: Sequence[Candidate], neighbours: Sequence[Neighbour]) -> lis
 
 
 class _CarriedValues:
-    """The values of past calls in this run's terms, as texts: each neighbour is read once for all candidates."""
+    """The values of past calls, translated to this run, as texts: each neighbour is read once for all candidates."""
 
     def __init__(self, neighbours: Sequence[Neighbour]) -> None:
         self._neighbours = neighbours
@@ -319,7 +319,7 @@ class _CarriedValues:
         if candidate.given.keys() != texts.keys():
             return False
         sources = self._neighbours[position].sources
-        # The same place with another value is the same call in this run's terms: another customer, the same look-up.
+        # The same place with another value is the same call for this run: another customer, the same look-up.
         for name, filled in candidate.given.items():
             if filled.source not in sources.get(name, ()) and texts[name] != canon(filled.value):
                 return False

@@ -1,11 +1,11 @@
-"""Look-ups that are executed before the model is asked, as an exchange behind the last message of its request.
+"""Look-ups that are executed before the model is asked, as an exchange after the last message of its request.
 
 The model is asked once with the exchange. Its answer is kept, and the look-ups leave one model step at a time, with the
-ids that the model read; the tool node gets the results that are there. So the host's hooks, limits, approvals and
-checkpoints see the run that they would see without it. The answer comes last, for exactly the messages that it was
-made for. Whatever differs by then, an edited call, a trimmed history or another model: the model is asked anew.
+ids that the model read; the tool node gets the existing results. So the host's hooks, limits, approvals and checkpoints
+see the same run as without the memory. The answer comes last, for exactly the messages that it answers. If anything
+differs by then (an edited call, a trimmed history, another model), the model is asked again.
 
-In this order: one step of look-ups; what is kept meanwhile; the work around a model call.
+In this order: one step of look-ups; the results and answers kept meanwhile; the work around a model call.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.context")
 
 MAX_AGE: Final = 60.0
-"""Seconds for which results and an answer are kept: a run that was interrupted for longer looks again."""
+"""Seconds for which results and an answer are kept: a run that was interrupted for longer repeats its look-ups."""
 MAX_KEPT: Final = 1_024
-"""Results that are kept, and as many answers."""
+"""Limit of kept results, and of kept answers."""
 MAKES_CALLS: Final = "context_calls"
 """Counter of a tool: look-ups that were executed before the model was asked."""
 TAKES: Final = "context_seconds"
@@ -79,9 +79,9 @@ class LookupStep:
     Attributes:
         calls: as an ``AIMessage`` has them, with ids.
         results: their messages, in the order of the calls.
-        ran: what the tools returned, by the id of the call.
+        ran: returned values of the tools, by the id of the call.
         tools: the tools, by the id of the call.
-        probability: that the model makes this turn and those before it in its request.
+        probability: that the model makes this turn and the earlier turns of the exchange.
     """
 
     calls: list[dict[str, Any]]
@@ -111,8 +111,8 @@ class LookupStep:
 
 
 def result_message(tool: BaseTool, ran: Ran, call: Mapping[str, Any], host: Host) -> ToolMessage | None:
-    """Return a result as the tool node makes a message of it; None for a `Command` or an error."""
-    # What the tool wrote is streamed when the call is given out, and traced then. Here it would be seen twice.
+    """Return a result as the message that the tool node would make; None for a `Command` or an error."""
+    # The tool's output is streamed and traced when the call is given out. Here it would be seen twice.
     silent = Ran(ran.value, [], ran.seconds)
     with tracing_context(enabled=False, parent=False):
         message = standing_in(tool, silent).invoke({**call, "type": "tool_call"}, config_apart(host, []))
@@ -122,11 +122,11 @@ def result_message(tool: BaseTool, ran: Ran, call: Mapping[str, Any], host: Host
     return message
 
 
-# --- what is kept meanwhile ---
+# --- results and answers that are kept meanwhile ---
 
 
 class RequestParts(NamedTuple):
-    """The parts of a request that an answer was made for."""
+    """The parts of a request that identify the answer to it."""
 
     system: SystemMessage | None
     messages: Sequence[Any]
@@ -136,7 +136,7 @@ class RequestParts(NamedTuple):
     tool_choice: Any
 
     def key(self) -> str:
-        """Return a digest of all that the model reads. Ids of messages do not count, those of calls do."""
+        """Return a digest of everything that the model reads. Ids of messages do not count, but ids of calls do."""
         plain: list[Any] = [None if self.system is None else self.system.content]
         for message in self.messages:
             calls = []
@@ -145,7 +145,7 @@ class RequestParts(NamedTuple):
             answers = getattr(message, "tool_call_id", None)
             plain.append((getattr(message, "type", ""), getattr(message, "content", message), calls, answers))
         names = [str(name_of(tool)) for tool in self.tools]
-        # By the object of the model: another one with the same name may have other settings.
+        # By the object of the model: another object with the same name may have other settings.
         others = (sorted(names), sorted(self.settings.items()), id(self.model), self.tool_choice)
         return digest("request", json.dumps([plain, others], sort_keys=True, default=str))
 
@@ -155,10 +155,10 @@ class KeptAnswer:
     """The model's answer to a request with an exchange, and the look-ups that are not given out yet.
 
     Attributes:
-        key: of the request that comes next if nothing differs (`RequestParts.key`).
+        key: of the expected next request (`RequestParts.key`).
         steps: still to be given out.
         answer: of the model.
-        taken_out: True if look-ups behind these were in vain and are not given out.
+        taken_out: True if later look-ups were in vain and are not given out.
         since: when it was made, in seconds of a monotonic clock.
     """
 
@@ -191,7 +191,7 @@ class ContextStore(SharedByCopies):
     """The kept results and answers of a memory, in this process. Safe for threads.
 
     Attributes:
-        watched: True once a tool call came by that could have been served.
+        watched: True after the first tool call that could have been served.
     """
 
     def __init__(self, core: Core) -> None:
@@ -216,7 +216,7 @@ class ContextStore(SharedByCopies):
                 self._answers.popitem(last=False)
 
     def take(self, branch: Branch, request: Callable[[], str]) -> KeptAnswer | None:
-        """Return what waits for this request of a branch; what waits for another one is dropped."""
+        """Return the kept answer to this request of a branch; an answer to another request is dropped."""
         # The key of a request is a digest of all its messages: made outside the lock, and only if an answer waits.
         with self._lock:
             kept = self._answers.pop(branch, None)
@@ -240,19 +240,19 @@ class ContextStore(SharedByCopies):
         """Return the request with a tool that has the result, for an equal id and equal arguments."""
         self.watched = True
         call = request.tool_call
-        # Each tool call of each run comes by here: without a result that waits, it takes no lock.
+        # Every tool call of every run passes here: without a waiting result, it takes no lock.
         if not self._results:
             return request
         with self._lock:
             kept = self._results.pop(call["id"] or "", None)
         if kept is None or kept.owner != owner:
             return request
-        # The call waited for somebody, and its look-up did not: also where the result is too old by now.
+        # The call waited for a person, and its look-up did not: also if the result is too old by now.
         if kept.invocation is not invocation_of(request.runtime.config):
             count_pause(self.core, kept.name)
         if monotonic() - kept.since > MAX_AGE:
             return request
-        # A person may have edited the call, or a hook put another tool in place: then it is executed.
+        # A person may have edited the call, or a hook replaced the tool: then the call is executed.
         if (kept.name, kept.args) != (call["name"], canon_args(call["args"])) or not is_same(kept.tool, request.tool):
             return request
         return request.override(tool=standing_in(kept.tool, kept.ran))
@@ -279,15 +279,15 @@ class Exchange:
     """The look-ups before one model call.
 
     Attributes:
-        steps: that were executed and have results.
-        failed: calls whose results are not used: an error, a long result, no time left.
+        steps: executed steps with results.
+        failed: calls with unused results: an error, a long result, or no time left.
     """
 
     steps: list[LookupStep] = field(default_factory=list)
     failed: int = 0
 
     def messages(self) -> list[BaseMessage]:
-        """Return the messages behind the last one of the request."""
+        """Return the messages to append to the request."""
         messages: list[BaseMessage] = []
         for step in self.steps:
             messages += step.messages()
@@ -299,10 +299,11 @@ class ContextLookups:
 
     Args:
         inertia: predicts them.
-        settings: which, and how many.
+        settings: limits of the look-ups.
         interceptors: the host's code around tool calls.
         models: that may get the history, besides the one of the call.
-        recorded: True if the tool calls of the agent are served for sure. Otherwise the first one is waited for.
+        recorded: True if the tool calls of the agent are certainly served. Otherwise look-ups begin after the first
+            served one.
     """
 
     def __init__(
@@ -321,10 +322,10 @@ class ContextLookups:
 
     @property
     def store(self) -> ContextStore:
-        """Return what is kept meanwhile."""
+        """Return the kept results and answers."""
         return self._inertia.contexts
 
-    # --- what may be looked up ---
+    # --- permitted look-ups ---
 
     def tools_of(self, call: Call) -> Mapping[str, BaseTool]:
         """Return the tools that may be looked up at a model call, by name."""
@@ -335,19 +336,19 @@ class ContextLookups:
             return self._tools.available(call, core, core.catalogue.marked(call.tools), self._inertia.policy)
 
     def _stops(self, call: Call) -> bool:
-        """Return True if nothing is looked up before this model call, whatever is likely."""
+        """Return True if look-ups are not possible before this model call."""
         if not is_active() or call.held_out:
             return True
-        # With a forced tool the model would have to call that tool whatever it has read.
+        # With a forced tool the model has to call that tool, so it could not use the results.
         if call.tool_choice not in FREE_CHOICE:
             return True
         if loop_of_run() is not None and config_of() is None:  # async code before Python 3.11
             return True
-        # Nothing serves the results yet: each look-up would be executed twice.
+        # The results are not served yet: each look-up would be executed twice.
         if not self._recorded and not self.store.watched:
             warn_once(UNWATCHED)
             return True
-        # The provider goes on from the request that it got, with the exchange, and the host's next one lacks it.
+        # The provider continues from the request with the exchange, and the host's next request lacks it.
         if _keeps_conversations(call.model, call.settings) or self._refused_by(call).data:
             return True
         if self._settings.as_data:
@@ -377,7 +378,7 @@ class ContextLookups:
             in_time = self._expected_seconds(tool) <= deadline - monotonic()
             return tool in tools and in_time and specs[tool].problem(args) is None
 
-        # The product of the probabilities counts: a chain of three likely steps may be an unlikely chain.
+        # The product of the probabilities counts, because a chain of three likely steps may be unlikely.
         for _ in range(settings.max_steps):
             if exchange.steps:
                 messages = messages.plus(exchange.steps[-1].messages())
@@ -391,8 +392,8 @@ class ContextLookups:
             lookup = next_lookup(decision, may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            # The first step alone is held out: with those behind another held out too, the desks saved only 32.3 % of
-            # the model calls.
+            # Only the first step is held out: with later steps held out too, the desks saved only 32.3 % of the model
+            # calls.
             if not exchange.steps and inertia.holds_out(messages, lookup, settings, call.owner):
                 break
             probability *= lookup.probability
@@ -405,7 +406,7 @@ class ContextLookups:
         return exchange
 
     def _report(self, call: Call, exchange: Exchange, probability: float) -> None:
-        """Write the stream event of an exchange; count look-ups whose results are not used, if there is no exchange."""
+        """Write the stream event of an exchange; without an exchange, count the look-ups with unused results."""
         if exchange.steps:
             looked_up = []
             for step in exchange.steps:
@@ -420,7 +421,7 @@ class ContextLookups:
     def _executed(
         self, lookup: Option, probability: float, tools: Mapping[str, BaseTool], host: Host, deadline: float
     ) -> StepGenerator[LookupStep | None]:
-        """Execute the calls of one turn side by side; None if one of them has no result that can be used."""
+        """Execute the calls of one turn in parallel; None if one of them has no usable result."""
         workers = 32  # look-ups at the same time, over all runs
         tool, tasks = tools[lookup.tool], []
         for args in lookup.calls:
@@ -433,8 +434,7 @@ class ContextLookups:
         for task in tasks:
             yield Wait(task.future, deadline - monotonic())
             ran = task.ready
-            # The model makes these calls in one turn: with a part of them it would be shown a turn of its own that it
-            # never made.
+            # The model makes these calls in one turn: a part of them would be a turn that it never makes.
             if ran is None:
                 for other in tasks:
                     other.future.cancel()
@@ -443,7 +443,7 @@ class ContextLookups:
             args = json.loads(json.dumps(dict(task.lookup.args), default=str))
             call = {"name": lookup.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
             result = result_message(tool, ran, call, host)
-            # A long result costs tokens even if the look-up was in vain; as a call of the model's it is its own choice.
+            # A long result costs tokens even if the look-up was in vain; the model may still make the call itself.
             if result is None or len(text_of(result.content)) > self._settings.max_characters:
                 return None
             step.calls.append(call)
@@ -465,12 +465,12 @@ class ContextLookups:
     # --- after it has answered ---
 
     def answered(self, call: Call, request: RequestParts, exchange: Exchange, answer: Any) -> LookupStep | None:
-        """Keep the answer, and return the first step to be given out; None if the answer itself is.
+        """Keep the answer, and return the first step to give out; None if the answer itself comes next.
 
         Args:
             call: the model call.
             request: its parts, as the host made them, without the exchange.
-            exchange: that the model read.
+            exchange: the exchange that the model read.
             answer: of the model, with its messages in `messages`.
         """
         last = AIMessage("")
@@ -503,7 +503,7 @@ class ContextLookups:
         return step
 
     def waiting(self, call: Call, request: RequestParts) -> LookupStep | Any | None:
-        """Return what waits for exactly this request: the next step, or the model's answer. None: nothing does."""
+        """Return the kept answer to exactly this request: the next step, the model's answer, or None."""
         kept = self.store.take(self._branch_of(call), request.key)
         if kept is None:
             return None
@@ -513,26 +513,27 @@ class ContextLookups:
             self._inertia.shown(call.messages, call.owner)
         return kept.answer
 
-    # --- what a provider takes ---
+    # --- forms that a provider accepts ---
 
     def readable(self, call: Call, messages: list[Any]) -> list[Any]:
-        """Return the messages for the model of a call: with the memory's turns as quoted data if it refuses them."""
+        """Return the messages for the model of a call, with the memory's turns as quoted data if it refuses them."""
         # The history keeps the calls, so each later request of such a model is rewritten too.
         if not self.quotes(call):
             return messages
         return without_made_turns(messages, placement_of(call.model, call.settings))
 
     def refused(self, call: Call, error: Exception, *, quoted: bool) -> bool:
-        """Return True if the provider refused the request for what it holds. Its model gets no such request again.
+        """Return True if the provider refused the content of the request. Its model does not get such a request
+        again.
 
         Args:
             call: the model call.
-            error: that it raised.
-            quoted: the request had the results as quoted data; otherwise it had an exchange.
+            error: the raised error.
+            quoted: True if the request had the results as quoted data, False for an exchange.
         """
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
-        # By these a provider refuses a request for what it holds. A rate limit or an outage says nothing of that.
+        # With these a provider refuses the content of a request. A rate limit or an outage is unrelated to it.
         if status not in (400, 413, 422):
             return False
         refusals, kind = self._refused_by(call), type(error).__name__
@@ -544,7 +545,7 @@ class ContextLookups:
         return True
 
     def may_show(self, call: Call) -> bool:
-        """Return True if the model of a call may get results, in one way or the other."""
+        """Return True if the model of a call may get results, as an exchange or as quoted data."""
         return not self._refused_by(call).data
 
     def quotes(self, call: Call) -> bool:
@@ -555,7 +556,8 @@ class ContextLookups:
         return self._refusals.get(_identity(call.model)) or Refusals()
 
     def _branch_of(self, call: Call) -> Branch:
-        # Without a checkpointer there is no thread id: the id of the first message names the run within the process.
+        # Without a checkpointer there is no thread id: the id of the first message identifies the run within the
+        # process.
         first: Any = call.messages[0] if call.messages else None
         thread = call.thread_id if call.thread_id is not None else f"first:{getattr(first, 'id', None)}"
         return Branch(Owner(thread, call.user_id), namespace_of(config_of()))
@@ -567,7 +569,7 @@ def _identity(model: Any) -> str:
 
 
 def _keeps_conversations(model: Any, settings: Mapping[str, Any]) -> bool:
-    """Return True if the provider keeps the conversation and goes on from what it was sent."""
+    """Return True if the provider stores the conversation and continues from earlier requests."""
     inner = getattr(model, "bound", model)
     if "previous_response_id" in settings or "conversation" in settings:
         return True

@@ -1,4 +1,4 @@
-"""The shortcut's forecast of the model's answer: the input of prefetching, and of look-ups before the model."""
+"""The shortcut's forecast of the model's answer: the input of prefetch and of look-ups before the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class InertiaForecast(Forecast):
 
     Attributes:
         decision: the decision, with the predicted turns.
-        policy: under which it was taken.
+        policy: the policy that decided.
         lookups: tools that may be looked up before the model is asked, by name.
     """
 
@@ -28,6 +28,6 @@ class InertiaForecast(Forecast):
 
 
 def forecast_of(call: Call) -> InertiaForecast | None:
-    """Return the shortcut's forecast of a model call; None if it made none."""
+    """Return the shortcut's forecast of a model call, or None."""
     forecast = call.forecast
     return forecast if isinstance(forecast, InertiaForecast) else None

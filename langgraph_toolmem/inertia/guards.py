@@ -1,4 +1,4 @@
-"""Guards every shortcut passes, whatever the policy: no call is made that the host would not have allowed."""
+"""Guards for every shortcut, under any policy: the shortcut never makes a call that the host would not allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
 VARIED: Final = "varied"
-"""Counter of a tool: an equal call gave another result, with nothing changed in between."""
+"""Counter of a tool: an equal call gave another result, without a change in between."""
 _WHY: Final[dict[SideEffects, str]] = {
     "reads": "it is declared to only read",
     "changes": "nobody declared that it only reads",
@@ -35,18 +35,19 @@ def refusal(
     graph: ToolGraph,
     state: RunState,
 ) -> Refusal | None:
-    """Return why calls of a tool must not be made by a shortcut in one turn; None if they may."""
-    # A person refused the last call, or a limit did: another call in its place would get round the refusal.
+    """Return why a shortcut must not make these calls of a tool in one turn; None if it may."""
+    # A person or a limit refused the last call: another call in its place would circumvent the refusal.
     if state.stopped:
         return Refusal("stopped", "the last call was not let through: the model is to read why")
-    # The record knows tools of other agents too, and tools that an earlier step took out of this request.
+    # The record also knows tools of other agents, and tools that an earlier step removed from this request.
     spec = specs.get(tool)
     if spec is None:
         return Refusal("unknown_tool", f"{tool} is not among the tools")
     never = why_never(spec, policy)
     if never is not None:
         return never
-    # If one of several calls breaks the schema none is made: the model would have made all of them or others.
+    # If one of several calls breaks the schema, all of them are dropped: the model would have made all of them or
+    # others.
     for args in calls:
         problem = spec.problem(args)
         if problem:
@@ -77,7 +78,7 @@ def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: 
     tool = spec.name
     if (tool, args) not in state.called:
         return None
-    # An idempotent change may be made again once the user spoke ("set it back to 5"), another one never.
+    # An idempotent change may be made again once the user spoke ("set it back to 5"), any other change never.
     if changes and (_equal_calls(state.since_user, tool, args) or not spec.idempotent):
         text = f"{tool} may change something and was already called with the same arguments in this run"
         return Refusal("repeat", text)
@@ -86,8 +87,8 @@ def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: 
     calls = known.get("ok", 0) + known.get("failed", 0)
     if known.get("repeats", 0) < normal * max(calls, 1):
         return Refusal("repeat", f"{tool} was already called with the same arguments in this run")
-    # With a long history of polls, nothing else ended the loop when a job was done early: the run died at the recursion
-    # limit.
+    # With a long history of polls, only this rule ended the loop when a job was done early: without it the run failed
+    # at the recursion limit.
     earlier = _equal_calls(state.steps, tool, args)
     if len(earlier) > 1 and earlier[-1].output == earlier[-2].output:
         return None
@@ -102,10 +103,10 @@ def _equal_calls(steps: Iterable[ExecutedCall], tool: str, args: str) -> list[Ex
 def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[str, ToolSpec], state: RunState) -> bool:
     """Return True if the answer to a look-up may change while the model thinks.
 
-    So it is after a call that changes something, and with a call that was made since the user spoke: who makes it again
-    waits for something.
+    This is the case after a change, and for a call that was made since the user spoke: an agent that repeats such a
+    call is waiting for a new answer.
     """
-    # A tool that nobody describes any more may have changed something, as every undeclared one.
+    # A tool without a current description may have changed something, like every undeclared tool.
     for step in state.latest:
         if step.tool not in specs or may_write(step.tool, specs):
             return True
@@ -116,8 +117,8 @@ def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[s
 
 
 def may_write(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
-    """Return True if a tool may change something: every tool may that is not declared to only read."""
-    # No name says so: `get_refund` refunds, and `get_or_create_cart` creates.
+    """Return True if a tool may change something, which is assumed unless it is declared to only read."""
+    # A name is not a declaration: `get_refund` issues a refund, and `get_or_create_cart` creates a cart.
     return side_effects(specs[tool]) != "reads"
 
 
@@ -132,7 +133,7 @@ def changing(specs: Mapping[str, ToolSpec]) -> dict[str, str]:
 
 
 def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str]:
-    """Return the tools that are never called without the model because nobody declared or named them."""
+    """Return the tools that are never called without the model because they are neither declared nor named."""
     named = policy.may_write | policy.never
     if policy.only is not None:
         specs = {name: spec for name, spec in specs.items() if name in policy.only}
@@ -146,18 +147,18 @@ def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str
 
 
 def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
-    """Return why no record lets a tool be called without the model; None if a record may.
+    """Return why a tool may not be called without the model, for any record; None if it may.
 
-    It depends on the tool and the policy alone.
+    It depends on the tool and the policy only.
     """
     tool = spec.name
     if tool in policy.never or (policy.only is not None and tool not in policy.only):
         return Refusal("excluded", f"{tool} is excluded by the policy")
     effects = side_effects(spec)
-    # A handoff or a final answer ends the model's turn. So no policy permits it, even by name.
+    # A handoff or a final answer ends the model's turn. So policies cannot permit it, even by name.
     if spec.controls:
         return Refusal("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
-    # Two names are asked for: a list that is pasted into `may_write` alone deletes nothing.
+    # Two settings are needed: pasting a list into `may_write` must not permit a deletion.
     if effects == "destroys":
         missing = []
         if tool not in policy.may_write:
@@ -174,12 +175,12 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
 
 
 def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> Iterator[tuple[int, str]]:
-    """Yield lines for the log, with their levels, on names in a policy that no tool has.
+    """Yield lines for the log, with their levels, on names in a policy without a tool.
 
-    Nothing as long as no tool is known. Unless the tools are the `whole` set, another agent may have such a tool: then
+    Yields nothing until tools are known. Unless the tools are the `whole` set, another agent may have such a tool: then
     only a name that is close to a known one, which the policy does not name, gets a warning.
     """
-    # Before the first turn no tool may be known, and each name of the policy would get a warning.
+    # Before the first turn the tools may be unknown, and each name of the policy would get a warning.
     if not tools:
         return
     for field in (*NAMES_OF_TOOLS, "only"):
@@ -194,18 +195,18 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> I
 
 
 def credit_varied(state: RunState, specs: Mapping[str, ToolSpec]) -> Record:
-    """Count the calls of the turn before, whose results are known by now, that differ from an equal call's.
+    """Count the calls of the previous turn whose results differ from the result of an equal call, with only reads in
+    between.
 
-    Only reads stand between the two.
     """
     record: Record = []
-    # Results are often reported after the turn is learned, so the turn before is compared.
+    # Results are often reported after the turn is learned, so the previous turn is compared.
     earlier = state.since_user[: len(state.since_user) - len(state.latest)]
     for step in state.latest:
         text = canon_args(step.args)
         for before in reversed(earlier):
             if before.tool == step.tool and canon_args(before.args) == text:
-                # A failed call and its repetition differ by the error alone. That says nothing about the tool.
+                # A failed call and its repetition differ only by the error, which is unrelated to the tool.
                 both_ok = before.status == step.status == "ok"
                 if both_ok and comparable(before.output) != comparable(step.output):
                     record.append(ToolCount(step.tool, VARIED))

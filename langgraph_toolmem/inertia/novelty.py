@@ -1,19 +1,19 @@
-"""Requests unlike those of the record.
+"""Unfamiliar requests.
 
-Per tool the record keeps, of each request before which a prediction of the tool was right, the share of words that the
-most similar requests before it that led to the tool did not have. A request with a larger share of new words than
+For each tool and each request with a right prediction of the tool, the record keeps the share of new words: words that
+the most similar earlier requests that led to the tool did not have. A request with a larger share of new words than
 nearly all of those is unfamiliar, and the model is asked: a one-sided conformal test (Vovk et al. 2005, Algorithmic
-Learning in a Random World, ch. 2). Where all requests are worded alike one new word is enough; where people write as
-they like, most is let pass.
+Learning in a Random World, ch. 2). If all requests are worded alike, one new word is enough; if people write freely,
+most requests pass.
 
-The test compares the wording, without the values that become arguments. It does not see that one new word turns the
-request round: "don't". So the model is asked where a word stood only in requests without the call, more often than by
-chance (at the same level, which the words of the request share), and where a new word negates, withdraws or postpones
-(`text.denial`).
+The test compares the wording, without the values that become arguments. It does not see that one new word, such as
+"don't", reverses the request. So the model is asked if a word occurred only in requests without the call, more often
+than by chance (at the same level, which the words of the request share), and if a new word negates, withdraws or
+postpones (`text.denial`).
 
-A call that changes something asks for more: no word of the request is new, nor of the words that the request answers
-("Yes please" alone says nothing); no word is missing that all those requests had; and no more names and numbers are
-left over than before: "with Ann and Bob" is not "with Ann".
+A call that changes something needs more: all words of the request are known, and all words of the question that it
+answers ("Yes please" depends on the question); it has every word that all those requests had; and it leaves no more
+names and numbers unused than before: "with Ann and Bob" is not "with Ann".
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from langgraph_toolmem.text.values import MAX_CHARS, read_text
 from langgraph_toolmem.text.words import words
 
 LEVEL: Final = 0.05
-"""Significance level of the test: the share of the familiar requests that it may refuse."""
+"""Significance level of the test: share of the familiar requests that it may refuse."""
 ENOUGH: Final = 8
-"""Right predictions before the test says anything. The requests of all tools count like as many of the tool's own."""
+"""Right predictions that the test needs. The requests of all tools together count like as many of the tool's own."""
 
 _QUESTION: Final = re.compile("[?؟？]")
 
 
 class PastWording(NamedTuple):
-    """The words of a past text that are no values, and the names and numbers that no call took."""
+    """The words of a past text that are not values, and the names and numbers that its calls did not use."""
 
     words: frozenset[str]
     left: frozenset[str]
 
 
 class FamiliarRequest(NamedTuple):
-    """A request before which a prediction was right: the model turn, and the share of words that were new then."""
+    """A request with a right prediction: the model turn, and the share of words that were new then."""
 
     turn: int
     new: float
@@ -76,7 +76,7 @@ class NoveltyRecord(Table):
 
     Attributes:
         spread: tool ("" for all) -> its latest requests.
-        most_requests: requests of a tool that are kept.
+        most_requests: limit of kept requests of a tool.
     """
 
     name = "novelty"
@@ -94,7 +94,7 @@ class NoveltyRecord(Table):
     def _add(self, turn: int, tool: str, new: float) -> None:
         for key in (tool, ""):
             familiar = self.spread.setdefault(key, [])
-            # Sorted by turn: whatever the order in which events are read, the same requests stay.
+            # Sorted by turn: the same requests are kept for any order of the events.
             insort(familiar, FamiliarRequest(turn, round(new, 4)))
             del familiar[: -self.most_requests]
 
@@ -115,7 +115,7 @@ class NoveltyRecord(Table):
     def share(self, tool: str, new: float | None) -> float:
         """Return the conformal p-value: the share of the tool's known requests with at least this share of new words.
 
-        It is 1 without new words, and 0 where all words are new.
+        It is 1 without new words, and 0 if all words are new.
         """
         if new is None or new >= 1:
             return 0.0
@@ -123,7 +123,7 @@ class NoveltyRecord(Table):
             return 1.0
         of_tool = self.spread.get(tool, [])
         of_all = self.spread.get("", [])
-        # A memory with fewer right predictions knows too few wordings to call any new word usual.
+        # With fewer right predictions the memory knows too few wordings to treat a new word as usual.
         if len(of_all) < ENOUGH:
             return 0.0
         new = round(new, 4)  # as it is kept, so that an equal share compares as equal
@@ -131,10 +131,10 @@ class NoveltyRecord(Table):
         return (_at_least(of_tool, new) + by_all) / (len(of_tool) + ENOUGH)
 
     def refusal(self, tool: str, new: float | None) -> Refusal | None:
-        """Return why a request is unfamiliar; None if it is like those of the record."""
+        """Return why a request is unfamiliar; None if it is familiar."""
         if new is None:
             return Refusal("unfamiliar", f"no similar request before led to {tool}")
-        # As a test of level .05 it refuses about one familiar request in twenty.
+        # A test at level .05 refuses about one familiar request in twenty.
         if self.share(tool, new) > LEVEL:
             return None
         text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
@@ -147,7 +147,7 @@ def _at_least(familiar: Sequence[FamiliarRequest], new: float) -> int:
 
 
 class Novelty:
-    """The wording of a request, next to that of past requests: `neighbours` went the same way so far."""
+    """The wording of a request, compared with past requests: `neighbours` had the same calls so far."""
 
     def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
         self._state, self._cases, self._near = state, cases, neighbours
@@ -159,12 +159,11 @@ class Novelty:
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
 
     def new_words(self, candidate: Candidate) -> float | None:
-        """Return the share of words that none of the most similar requests that led to the tool had.
+        """Return the share of words that are missing in all of the most similar requests that led to the tool.
 
-        Returns:
-            None if there is no such request; 0 in a run without a user's message.
+        Returns: None without such a request; 0 in a run without a user's message.
         """
-        # A run that no user's message began (a job, a timer) has no wording to compare.
+        # A run without a user's message (a job, a timer) has no wording to compare.
         if not self._asks:
             return 0.0
         past = self._past(candidate.tool)
@@ -188,7 +187,7 @@ class Novelty:
         known = self._pasts.get((tool, asked))
         if known is not None:
             return known
-        alike = 16  # most similar past requests that led to the tool: what a request is compared with
+        alike = 16  # most similar past requests that led to the tool, which a request is compared with
         wordings: list[frozenset[str]] = []
         for case_id in self._cases.alike(self._state):
             if tool == WORDS or self._cases.led_to(case_id, tool):
@@ -201,11 +200,11 @@ class Novelty:
         return wordings
 
     def against(self, candidate: Candidate) -> Refusal | None:
-        """Return why a word of the request forbids a look-up; None if none does.
+        """Return why a word of the request forbids a look-up, or None.
 
         A word of past requests with the look-up never forbids it. Any other word does if it negates, withdraws or
-        postpones, or if it is in more requests without the look-up than chance explains, given how many of the most
-        similar requests did without it.
+        postpones, or if it is in more requests without the look-up than chance explains, given the share of the most
+        similar requests without it.
         """
         if not self._asks:
             return None
@@ -223,22 +222,22 @@ class Novelty:
         return None
 
     def _against_term(self, tool: str, term: str, level: float, *, denies: bool) -> Refusal | None:
-        """Return why a word that no similar request with a look-up had forbids the look-up; None if it does not."""
+        """Return why a word that was in no similar request with the look-up forbids it; None if it does not."""
         # One request with the word and the look-up is enough: the word does not forbid it.
         having = self._cases.having(term)
         if any(self._cases.led_to(case_id, tool) for case_id in having):
             return None
-        # "Don't" and "cancel" need no record: the first request with them is the one that must not be misread.
+        # "Don't" and "cancel" need no record: the first request with them must not be misread.
         if denies:
             return Refusal("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
         without = sum(self._cases.went_without(case_id, tool) for case_id in having)
         if not without:
             return None
-        # Where a model asks back first, the request that it answers has the words and not the look-up. Without this
-        # share retail look-ups fell from 10.5 to 9.6 per 100 turns, with it to 9.9.
+        # If a model asks a question first, the request before the question has the words but not the look-up. Without
+        # this share retail look-ups fell from 10.5 to 9.6 per 100 turns, with it to 9.9.
         most_without = 0.5
         share = self._share_without(tool)
-        # The chance that all requests with the word did without the look-up, if the word says nothing.
+        # The probability that all requests with the word were without the look-up, if the word is irrelevant.
         if share < most_without and share**without <= level:
             return Refusal("unfamiliar", f"only requests that did without {tool} had {term!r} before")
         return None
@@ -250,12 +249,12 @@ class Novelty:
         return without / max(1, len(similar))
 
     def strange(self, candidate: Candidate) -> Refusal | None:
-        """Return why something may not be changed after this request; None if all of it was there before."""
+        """Return why a change is forbidden after this request; None if all of its wording is known."""
         if not self._asks:
             return None
         tool = candidate.tool
-        # The nearest ones went the same way so far: a request that led to the tool by other calls vouches for words,
-        # not for the change at this point.
+        # The nearest requests had the same calls so far: a request that led to the tool by other calls confirms words,
+        # not the change at this point.
         near = [neighbour for neighbour in self._near if neighbour.tool == candidate.following]
         if not near:
             return Refusal("unfamiliar", f"no request before that went on with {tool} went the same way so far")
@@ -266,7 +265,7 @@ class Novelty:
             past.append(_read(neighbour.text, neighbour.made))
             past_asked.append(_read(neighbour.asked, neighbour.made))
             replies = replies and bool(neighbour.asked)
-        # "Yes please" after "Shall I cancel it?" has no word that is new; the question is compared as well.
+        # "Yes please" after "Shall I cancel it?" has only known words; the question is compared as well.
         replies = replies or bool(self._asked)
         if _differs(self._text, values, past, self._past(tool), replies=replies):
             return Refusal("unfamiliar", f"the request is worded unlike those that went on with {tool} before")
@@ -279,7 +278,9 @@ class Novelty:
 def _differs(
     text: str, values: Sequence[str], past: Sequence[PastWording], familiar: Iterable[frozenset[str]], *, replies: bool
 ) -> bool:
-    """Return True if a text has a new word, lacks a word of all past ones (in replies), or leaves more values over."""
+    """Return True if a text has a new word, lacks a word of all past ones (in replies), or leaves more values
+    unused.
+    """
     own = wording(text, values)
     left = left_over(text, values)
     new = own.difference(*familiar)
@@ -289,22 +290,23 @@ def _differs(
         missing = missing.intersection(request.words | request.left)
         most_left = max(most_left, len(request.left))
     missing = missing.difference(own, left)
-    # A whole request may be put in fewer words. In a reply the missing word may be the "yes".
+    # A whole request may have fewer words. In a reply the missing word may be the "yes".
     if new or (replies and missing):
         return True
-    # "With Ann and Bob" has no new word but a name that no value takes up.
+    # "With Ann and Bob" has known words only, and a name that is not among the values.
     return len(left) > most_left
 
 
 def _values(args: Mapping[str, Any]) -> list[str]:
-    """Return the values of a call as texts, each as far as a request is read."""
+    """Return the values of a call as texts, each cut at the length that is read of a request."""
     return [canon(value)[:MAX_CHARS] for value in args.values()]
 
 
 def wording(text: str, values: Iterable[str]) -> frozenset[str]:
-    """Return the words of a text that are no values: none of calls, no names within a sentence, nothing with a digit.
+    """Return the words of a text that are not values: without values of calls, names within a sentence, and words with
+    a digit.
 
-    A question mark is a word. Where nothing is left ("2", a thumb), the parts of the text that are in no call are.
+    A question mark is a word. If nothing is left ("2", a thumb), return the parts of the text that are not in a call.
     """
     rest = text
     value_words: set[str] = set()
@@ -318,7 +320,7 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
         if len(value) > 1:
             rest = rest.replace(value, " ")
     left = _words(rest).difference(value_words, names_within(text))
-    # "Delivered?" asks for a look-up, "Delivered" reports. No word tells them apart.
+    # "Delivered?" asks for a look-up, "Delivered" reports. Only the question mark differs.
     question = _QUESTION.search(text)
     if question is not None:
         left |= {question.group()}

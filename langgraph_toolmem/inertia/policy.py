@@ -21,14 +21,13 @@ P = TypeVar("P", bound="InertiaPolicy")
 @checks_options
 @dataclass(frozen=True)
 class Bound:
-    """The required certainty of a call, and the allowed share of wrong ones.
+    """The required confidence of a call, and the allowed share of wrong calls.
 
     Attributes:
-        min_precision: the probability (0 to 1), judged by the record, that tool and all arguments are exactly what
-            the model would have done, from which a call is proposed.
-        max_wrong_per_100: hard budget: no call is made while one more miss would bring the misses per 100 model
-            turns above this. Misses are counted on shadow and audited turns and, as a rate, extended to the calls
-            made. None: no budget.
+        min_precision: least probability (0 to 1), by the record, that tool and all arguments equal the model's.
+        max_wrong_per_100: hard budget: calls stop while one more miss would bring the misses per 100 model turns above
+            this. Misses are counted on shadow and audited turns and, as a rate, extended to the calls made. If None,
+            there is no budget.
 
     Raises:
         ConfigurationError: a value is out of its range; the message names the field.
@@ -60,21 +59,21 @@ class InertiaPolicy:
     Attributes:
         reads: the bound for calls that only read.
         writes: the bound for calls that may change something.
-        may_write: tools that may change something and may be called without the model all the same. Tools that only
-            read need no name here: they are declared to the memory, by ``ToolMemory(reads=...)`` or by their marks.
+        may_write: tools that may change something and may still be called without the model. Tools that only read need
+            no name here: they are declared to the memory, by ``ToolMemory(reads=...)`` or by their marks.
         allow_destructive: destructive tools (MCP annotation, tag or metadata) that may be called without the model,
             besides being in `may_write`.
-        only: nothing but these tools is shortcut; None: no such limit.
-        never: tools that are never shortcut nor prefetched, such as those that a human must approve or that end the
-            run. Tools that return a ``Command`` or have ``return_direct`` need no name here.
-        allow_repeats: tools for which a call identical to an earlier one of the run is fine. Without it, history
-            decides: repeats are made if at least a third of the tool's calls repeated one, and only while the
-            answer stays the same.
+        only: the shortcut calls only these tools. If None, there is no such limit.
+        never: tools that are neither called by the shortcut nor prefetched, such as those that a human must approve or
+            that end the run. Tools that return a ``Command`` or have ``return_direct`` need no name here.
+        allow_repeats: tools whose call may repeat an identical one of the run. For other tools, history decides:
+            repeats are made if at least a third of the tool's calls repeated one, and only while the answer stays the
+            same.
         shadow: predict and keep the record, but never act.
         audit_rate: share (0 to 1) of the proposals that are checked against the model instead of acted on.
 
     Raises:
-        ConfigurationError: a value cannot be right; the message names the field and what is expected.
+        ConfigurationError: a value is invalid; the message names the field and the expected value.
     """
 
     reads: Bound = Bound()
@@ -110,14 +109,14 @@ class InertiaPolicy:
         return None
 
     def announces(self) -> bool:
-        """Return True if a call tells the model that the shortcut chose it."""
+        """Return True if a call's message says that the shortcut chose it."""
         return False
 
     @classmethod
     def paper(cls, **changes: Any) -> PaperPolicy:
         """Return AutoTool's policy as published (`papers.autotool`), with some fields changed as by `with_`.
 
-        It has no budget and no audits; give `max_wrong_per_100` and `audit_rate` to put it under them as well.
+        It has neither a budget nor audits; pass `max_wrong_per_100` and `audit_rate` to add them.
         """
         from langgraph_toolmem.papers.autotool import PaperPolicy
 
@@ -127,7 +126,7 @@ class InertiaPolicy:
         """Return a copy with some fields changed. `min_precision` and `max_wrong_per_100` change both bounds.
 
         Raises:
-            ConfigurationError: an unknown field, or a value that cannot be right.
+            ConfigurationError: an unknown field, or an invalid value.
         """
         known = {f.name for f in fields(self)}
         check_fields(type(self).__name__, set(changes), known | set(_OF_BOUNDS))
@@ -154,10 +153,10 @@ class InertiaPolicy:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> InertiaPolicy:
-        """Return the inverse of `to_dict`. Fields that are missing are as in the kind ("calibrated" or "paper").
+        """Return the inverse of `to_dict`. Missing fields have the defaults of the kind ("calibrated" or "paper").
 
         Raises:
-            ConfigurationError: an unknown kind or field, named, or a value that cannot be right.
+            ConfigurationError: an unknown kind or field, or an invalid value; the message names it.
         """
         given = dict(plain)
         kind = given.pop("kind", cls.kind)
@@ -174,8 +173,8 @@ class InertiaPolicy:
 
 def with_records(policy: P, names: ToolRecords) -> P:
     """Return a policy that names the records of tools where it names the tools."""
-    # Tools of one name with other parameters have records apart, and the policy names tools: a rule for the name holds
-    # for each of its records.
+    # Tools of one name with different parameters have separate records, and the policy names tools: a rule for the name
+    # applies to each of its records.
     if not names.apart:
         return policy
     changes: dict[str, Any] = {}
@@ -197,7 +196,7 @@ def _is_bound(value: Any) -> bool:
 
 def _names(field_name: str, value: Any) -> frozenset[str]:
     expected = f"InertiaPolicy.{field_name} is a set of tool names"
-    # A text is iterable: "send_email" would name eight tools of one letter.
+    # A text is iterable: "send_email" would become names of one letter.
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{expected}, not {value!r}.")
     names = list(value)

@@ -1,4 +1,6 @@
-"""The record of predictions: turns that begin, and how each predicted call compares with the model's answer."""
+"""The record of predictions: the beginnings of turns, and the comparison of predicted calls with the model's
+answers.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,13 @@ from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.runs.run import Turn
 
 MOST_STANDS_FOR: Final = 20
-"""Calls that one audit stands for at most, however few are audited."""
+"""Limit of the calls that one audit represents, for any audit rate."""
 
 
 @dataclass(slots=True)
 class JudgedCall:
-    """A predicted call (or answer in words), kept until the model's answer judges it. No argument's text is kept.
+    """A predicted call (or answer in words), kept until the model's answer checks it. Texts of arguments are not
+    kept.
 
     Attributes:
         tool: its name.
@@ -35,7 +38,7 @@ class JudgedCall:
         columns: the estimator's columns.
         changes: 1 if it may change something, else 0.
         new_words: share of new words in the request.
-        values: the sources of its values (`corrections.values_of`); only of the likeliest call.
+        values: the sources of its values (`corrections.values_of`); only for the most likely call.
     """
 
     tool: str
@@ -50,7 +53,7 @@ class JudgedCall:
     @classmethod
     def of(cls, option: Option, *, likeliest: bool) -> JudgedCall:
         """Return an option of a decision as it is kept."""
-        # Nothing would have been done after an unfamiliar request: as a case, its miss is explained.
+        # After an unfamiliar request the call would not have been made: as a case, its miss is explained.
         unfamiliar = option.refused is not None and option.refused.code == "unfamiliar"
         return cls(
             option.tool,
@@ -83,7 +86,7 @@ class JudgedCall:
 
 
 def judged_calls(decision: Decision) -> list[JudgedCall]:
-    """Return the options of a decision that the model's answer will judge, likeliest first."""
+    """Return the options of a decision that the model's answer will check, most likely first."""
     judged = []
     for position, option in enumerate(decision.options):
         if option.records:
@@ -97,10 +100,10 @@ class PredictionOutcome:
 
     Attributes:
         record: the events about it.
-        judged: the predicted calls that the turn judged, likeliest first.
-        would_act: True if the likeliest of them would have been made.
+        judged: the predicted calls that the turn checked, most likely first.
+        would_act: True if the most likely of them would have been made.
         acts: True if it is made: a log is replayed, and its turn counts as a shortcut.
-        stopped: the tool whose call of the memory a person stopped; "" if none did.
+        stopped: the tool whose call of the memory a person stopped, or "".
     """
 
     record: Record = field(default_factory=list)
@@ -125,17 +128,17 @@ JUDGED: Final = shapes.RecordOf(
         shapes.RowsOf(SOURCED),
     )
 )
-"""A judged candidate, as `JudgedCall.to_plain` writes it."""
+"""A checked candidate, as `JudgedCall.to_plain` writes it."""
 
 
 @dataclass(slots=True)
 class RulesJudged(Event):
-    """A predicted call was exactly what the model did, or not.
+    """A predicted call equalled the model's turn, or did not.
 
     Attributes:
         rules: the records that it counts in.
-        hit: 1 if it was, else 0.
-        amount: the number of calls that it stands for.
+        hit: 1 if it did, else 0.
+        amount: the number of calls that it represents.
     """
 
     kind = "rules_judged"
@@ -176,7 +179,7 @@ class TurnOpened(Event):
 
 @dataclass(slots=True)
 class TurnClosed(Event):
-    """The end of a turn was seen, or nobody waits for it any more."""
+    """The end of a turn was seen, or is no longer awaited."""
 
     kind = "turn_closed"
     turn: str
@@ -188,9 +191,9 @@ class InertiaEvidence(Table):
     Attributes:
         rules: rule -> "" -> [hits, misses].
         open_turns: turn -> its `TurnOpened`.
-        closed_turns: the latest that ended.
-        most_rules: rules that are kept.
-        most_turns: open turns that are kept, and as many closed ones.
+        closed_turns: the latest ended turns.
+        most_rules: limit of kept rules.
+        most_turns: limit of kept open turns, and of closed turns.
     """
 
     name = "inertia"
@@ -224,9 +227,9 @@ class InertiaEvidence(Table):
     def _open(self, turn: str, *begun: Any) -> None:
         """Count a turn as "the model did something else" until its end is seen.
 
-        A closed turn stays closed: another worker may report the end before the beginning.
+        A closed turn is not opened again: another worker may report the end before the beginning.
         """
-        # Retries and other workers report a beginning twice. Counted twice, it would be taken back once.
+        # Retries and other workers report a beginning twice. Counted twice, it would be subtracted only once.
         if self.knows(turn):
             return
         opened = TurnOpened(turn, *begun)
@@ -277,22 +280,22 @@ class InertiaEvidence(Table):
 def open_turn(
     graph: ToolGraph, state: RunState, turn: str, decision: Decision, user: str | None, *, audit: bool = False
 ) -> Record:
-    """Return the record of a model turn that begins now; one whose end is never reported counts too.
+    """Return the record of a model turn that begins now; it counts even if its end is never reported.
 
-    With `audit` the call would have been made, and the model is asked by chance.
+    With `audit` the call would have been made, and the model is asked at random.
     """
     if not decision.would_act:
         would_act = 0
     else:
         would_act = AUDITED if audit else SHADOWED
     judged = [call.to_plain() for call in judged_calls(decision)]
-    # The log keeps digests of prompt and context, and of these only the places that are compared later on.
+    # The log keeps only digests of the places in prompt and context that are compared later.
     seen = _known_places(graph, state, decision).plain()
     return [TurnOpened(turn, windows(state), judged, would_act, user, seen)]
 
 
 def _known_places(graph: ToolGraph, state: RunState, decision: Decision) -> SeenDigests:
-    """Return the digests of what stands at the places in prompt and context that are known for the weighed tools."""
+    """Return the digests of the values at the places in prompt and context that are known for the weighed tools."""
     if isinstance(state.seen, SeenDigests):
         return state.seen
     known: list[str] = []
@@ -305,13 +308,13 @@ def _known_places(graph: ToolGraph, state: RunState, decision: Decision) -> Seen
 
 
 def begin_shortcut(decision: Decision, turn: int) -> Record:
-    """Return the record of a call that is made now, in model turn number `turn`: the misses to expect from it."""
+    """Return the record of a call that is made now, in model turn number `turn`: its expected misses."""
     record: Record = []
     for option in decision.options[:1]:
-        # The shortcut never learns what the model would have done, so its own doubt is charged at once.
+        # The shortcut never learns the model's own choice, so the expected miss is charged at once.
         record.append(Acted(turn, int(option.changes), 1 - decision.confidence))
-        # Usual wording stays the measure, though the model is asked ever less. A call of the memory makes no new word
-        # familiar: that would be a circle.
+        # Only turns of the model make words familiar, although the model is asked less and less. Calls of the memory
+        # must not, because that would be circular.
         if option.new_words == 0:
             record.append(RequestCompared(turn, option.tool, 0.0))
     return record
@@ -331,23 +334,23 @@ def credit_judged(
 ) -> Record:
     """Return hit or miss for every candidate of model turn `number`.
 
-    A call that a person rejected is a miss, and the one put in its place is the truth.
+    A call that a person rejected is a miss, and the person's replacement is the truth.
 
     Args:
         turn: the model turn.
-        judged: the candidates, likeliest first.
+        judged: the candidates, most likely first.
         would_act: AUDITED or SHADOWED if the best candidate would have been made, otherwise 0.
         audit_rate: of the policy.
         number: of the model turn.
-        stands_for: predictions that the best one stands for at least, itself and those whose truth stays unknown.
+        stands_for: least number of predictions that the best one represents, itself and those without a known outcome.
     """
     truth = _truth(turn)
     record = _examples(judged, truth, number, stands_for)
     if audit_rate and would_act == AUDITED:
-        # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
+        # A share of the calls made is audited: each audit represents the others, which are not checked.
         stands_for = max(stands_for, min(MOST_STANDS_FOR, round(1 / audit_rate)))
     for position, call in enumerate(judged):
-        # Only the likeliest call would have been made, so only it stands for others.
+        # Only the most likely call would have been made, so only it represents others.
         hit = int(call.digest == truth)
         record.append(RulesJudged(list(call.rules), hit, 1 if position else stands_for))
         if position == 0 and call.tool != WORDS:
@@ -356,7 +359,7 @@ def credit_judged(
 
 
 def _examples(judged: Sequence[JudgedCall], truth: str, number: int, stands_for: int) -> Record:
-    """Return the judged calls as examples of the estimator."""
+    """Return the checked calls as examples of the estimator."""
     examples = []
     for call in judged:
         if call.columns:
@@ -367,7 +370,7 @@ def _examples(judged: Sequence[JudgedCall], truth: str, number: int, stands_for:
 
 
 def _credit_likeliest(call: JudgedCall, hit: int, would_act: int, number: int) -> Record:
-    """Return the counts of the likeliest call: of its tool, of the request's wording, and of the check."""
+    """Return the counts of the most likely call: of its tool, of the request's wording, and of the check."""
     record: Record = [ToolCount(call.tool, "hits" if hit else "misses")]
     if hit and call.new_words is not None:
         record.append(RequestCompared(number, call.tool, call.new_words))
@@ -387,10 +390,10 @@ def credit_correction(call: CallMade, number: int) -> Record:
 
 
 def _truth(turn: Turn) -> str:
-    """Return the digest of the turn as a candidate may predict it; "" for a turn that none can."""
+    """Return the digest of the turn in the form of a candidate; "" for a turn that a candidate cannot have."""
     if not turn.steps:
         return calls_digest(WORDS, ())
-    # A person did not let the call pass: the model's own choice is no truth to learn.
+    # A person did not let the call pass: the model's own choice must not be learned as the truth.
     if any(step.review == "rejected" for step in turn.steps):
         return ""
     return digest_of_turn(turn)
@@ -411,7 +414,7 @@ def credit_shortcut(
         outcome = "acted_stopped"
     else:
         outcome = "acted_failed"
-    # A look-up that fails for the model too is no fault of the shortcut. A change that failed may be half done.
+    # If a look-up fails for the model too, the shortcut is not at fault. A change that failed may be half done.
     record: Record = [Count(outcome)]
     miss = 1.0 if changes else 1.0 - fails_anyway
     if outcome == "acted_failed" and miss:
@@ -426,7 +429,7 @@ def failing_share(graph: ToolGraph, tool: str) -> float:
     ok = failed = 0.0
     for key, successors in graph.successors.rows.items():
         # A call is counted in windows of several lengths: the shortest has each call once, and a run's first call is in
-        # that of its start.
+        # the window of its start.
         kind, _separator, source = key.partition(SEPARATOR)
         counts_each_call_once = kind == "p1" or (kind == "w1" and source == START)
         if counts_each_call_once and tool in successors:
@@ -439,10 +442,10 @@ def failing_share(graph: ToolGraph, tool: str) -> float:
 
 
 def credit_repeated_failure(state: RunState, turn: Turn, *, graph: ToolGraph, number: int) -> Record:
-    """Take a miss back: the model repeated the shortcut's failed look-up, and the look-up failed again."""
+    """Subtract a miss: the model repeated the shortcut's failed look-up, and the look-up failed again."""
     if not state.steps or len(turn.steps) != 1:
         return []
-    # The model wanted the same call: it was no miss, and it was charged as one when it failed.
+    # The model wanted the same call, so it was not a miss, but it was charged as one when it failed.
     last, step = state.steps[-1], turn.steps[0]
     shortcut_failed = last.chosen_by == "shortcut" and last.status == "failed"
     same_call = (step.tool, canonical(step.args)) == (last.tool, canonical(last.args))

@@ -35,8 +35,8 @@ def section_of(
 ) -> Section:
     """Return the checks of predictions, the state of the budget, and tools that are not skipped.
 
-    `unknown` are the names and patterns of ``reads`` that fit no tool. `policy` is the memory's own; it counts where no
-    agent asked yet. A tool is held back if each agent holds it back.
+    `unknown` are the names and patterns of ``reads`` without a tool. `policy` is the memory's own; it is used until an
+    agent has asked. A tool is held back if all agents hold it back.
     """
     policies = sorted(agents.policies() or [policy], key=_is_shadow)
     figures = budget.figures(policies[0])
@@ -72,7 +72,7 @@ def _is_shadow(policy: InertiaPolicy) -> bool:
 
 
 def _never_called(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) -> dict[str, str]:
-    """Return the tools that no policy lets the memory call without the model, each with the reason."""
+    """Return the tools that all policies forbid to call without the model, each with the reason."""
     reasons = {}
     for name, spec in sorted(specs.items()):
         reason = _refused(spec, policies)
@@ -82,13 +82,13 @@ def _never_called(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolic
 
 
 def _undeclared_for_all(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) -> list[str]:
-    """Return the tools that each policy holds back because nobody declared them."""
+    """Return the tools that all policies hold back because they are undeclared."""
     first, *others = [undeclared(specs, policy) for policy in policies]
     return [name for name in first if all(name in names for names in others)]
 
 
 def _declared(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) -> list[int]:
-    """Return how many tools are declared to read, and how many changing ones the policies name."""
+    """Return the number of tools declared to read, and of changing tools that the policies name."""
     named_tools: set[str] = set()
     for policy in policies:
         named_tools |= policy.may_write
@@ -97,7 +97,7 @@ def _declared(specs: Mapping[str, ToolSpec], policies: Sequence[InertiaPolicy]) 
 
 
 def _reviewed(graph: ToolGraph, specs: Mapping[str, ToolSpec]) -> list[str]:
-    """Return the tools of which a person refused or edited a call."""
+    """Return the tools with a call that a person refused or edited."""
     reviewed = set()
     for record, counts in graph.by_tool.items():
         if counts.get(REVIEWED):
@@ -130,7 +130,7 @@ def _table_of_wrong(wrong: Sequence[Mapping[str, Any]]) -> TextTable:
 
 
 def _refused(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> str:
-    """Return why no policy lets a tool be called without the model; "" if one does."""
+    """Return why all policies forbid to call a tool without the model; "" if one permits it."""
     reason = ""
     for policy in policies:
         never = why_never(spec, policy)
@@ -174,7 +174,7 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-# --- tools that are called often and seldom without the model ---
+# --- tools that are called often and rarely without the model ---
 
 
 def _unskipped(
@@ -184,11 +184,11 @@ def _unskipped(
     specs: Mapping[str, ToolSpec],
     figures: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the tools that are called most, of whose calls less than half were made without the model.
+    """Return the most called tools with less than half of their calls made without the model.
 
-    Each has its name, calls, those `skipped` of them, and `why` and `todo`: what holds it back and what would help.
+    Each has its name, calls, those `skipped` of them, and `why` and `todo`: the obstacle and its remedy.
     """
-    called_often = 5  # a tool that is called seldom saves little, whatever holds it back
+    called_often = 5  # a rarely called tool saves little
     unskipped: list[dict[str, Any]] = []
     for tool, entry in graph.tools.items():
         calls = int(entry.get("ok", 0) + entry.get("failed", 0))
@@ -219,9 +219,9 @@ def _why(
     policy: InertiaPolicy,
     bar: float,
 ) -> tuple[str, str]:
-    """Return the first thing that stands in the way, and what would change it ("" if nothing need be done)."""
-    # The first obstacle alone is named: what helps against a later one does nothing while the first is there.
-    few = 10  # predictions from which a record says something
+    """Return the first obstacle, and its remedy ("" if none is needed)."""
+    # Only the first obstacle is named: the remedy of a later one has no effect before the first is removed.
+    few = 10  # least number of predictions of a meaningful record
     hits, misses = int(record.get("hits", 0)), int(record.get("misses", 0))
     predictions = hits + misses
     never = figures["never_skipped"].get(tool)
@@ -241,7 +241,9 @@ def _why(
 
 
 def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:
-    """Return the setting that lets a tool be called without the model; "" if none does, or the policy excludes it."""
+    """Return the setting that permits a tool without the model; "" if there is none, or the policy excludes the
+    tool.
+    """
     if tool in policy.never or policy.only is not None or spec.controls:
         return ""
     writes = f'InertiaPolicy(may_write={{"{tool}"}}'
@@ -254,7 +256,7 @@ def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:
 
 
 def with_context(section: Section, record: ContextRecord) -> Section:
-    """Return the section with the look-ups that were made before the model was asked; the same if there were none."""
+    """Return the section with the look-ups that were made before the model was asked; unchanged without any."""
     figures = record.figures()
     if not figures["made"] and not figures["held_out"]:
         return section
@@ -270,7 +272,7 @@ def with_context(section: Section, record: ContextRecord) -> Section:
 
 
 def _prefetched(graph: ToolGraph) -> tuple[dict[str, Any], tuple[TextTable, ...]]:
-    """Return the figures of prefetched look-ups, in all and by tool, and their table; nothing if there were none."""
+    """Return the figures of prefetched look-ups, in total and by tool, and their table; empty without any."""
     by_tool: dict[str, dict[str, float]] = {}
     served = wasted = 0.0
     seconds = []

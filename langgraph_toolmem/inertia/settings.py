@@ -1,4 +1,4 @@
-"""Settings of one run, read from the host's context: what LangGraph Studio and an assistant can change.
+"""Settings of one run, read from the host's context. LangGraph Studio and an assistant can change them.
 
 `InertiaSettings` is made to be a ``context_schema``; the nodes and the middleware read the same keys from any
 other context too.
@@ -30,7 +30,7 @@ _PREFIX: Final = "inertia_"
 _MODES: Final = ("shadow",)
 """Modes that are written as a key of their own: ``{"shadow": True}``."""
 
-# None is left out of the schema, so that a form shows a list to choose from or a number, not "any of".
+# None is left out of the schema, so that a form shows a list or a number instead of "any of".
 _Absent = SkipJsonSchema[None]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Percent = Annotated[float, Field(ge=0, le=100)]
@@ -42,10 +42,10 @@ def _setting(title: str, description: str) -> Any:
 
 
 class InertiaSettings(BaseModel):
-    """A ``context_schema`` with the settings of the shortcut; what is not given stays as the code says.
+    """A ``context_schema`` with the settings of the shortcut; missing settings keep the values of the code.
 
-    A setting can only tighten the policy of the code, because whoever starts a run chooses it. One that would loosen
-    the policy is ignored.
+    A setting can only tighten the policy of the code, because the person who starts a run chooses it. A setting that
+    would loosen the policy is ignored.
 
     For ``StateGraph(State, context_schema=InertiaSettings)`` and ``create_agent(…, context_schema=InertiaSettings)``.
     Subclass it to add fields of your own. Studio shows each setting at the nodes named "inertia" and "model".
@@ -78,7 +78,7 @@ class InertiaSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _misspelt(cls, given: Any) -> Any:
-        """Refuse a key that is nearly one of these; ignore others."""
+        """Refuse a misspelt key of these settings; ignore others."""
         for key in given if isinstance(given, Mapping) else ():
             if key not in cls.model_fields and (meant := nearest(str(key), cls.model_fields)):
                 raise ValueError(f"{cls.__name__} has no {key!r}; did you mean {meant!r}?")
@@ -87,25 +87,25 @@ class InertiaSettings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _left_empty(cls, value: Any, info: Any) -> Any:
-        """Take a field of a form that was left empty as not given; fields of subclasses stay as they are."""
+        """Treat an empty field of a form as missing; fields of subclasses are unchanged."""
         return None if value == "" and info.field_name in InertiaSettings.model_fields else value
 
 
 def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None:
     """Return the policy of this run: the one in the code, tightened by the host's context.
 
-    A number holds for each bound (reads, writes) where it is the tighter one. Settings that loosen the policy, and bad
-    values, are logged once and change nothing. ``TOOLMEM`` in the environment precedes the context.
+    A number applies to each bound (reads, writes) that it tightens. Settings that loosen the policy, and bad values,
+    are logged once and ignored. ``TOOLMEM`` in the environment precedes the context.
 
     Args:
         context: ``runtime.context`` of any kind: None, a mapping, an object with attributes. Keys that
             `InertiaSettings` does not have belong to the host.
-        policy: the one in the code.
+        policy: the policy in the code.
 
     Returns:
         The policy; None if the shortcut is switched off.
     """
-    # The operator's switch in the environment outranks what a run asks for.
+    # The operator's switch in the environment outranks the settings of a run.
     mode = env_mode()
     if mode == "off":
         return None
@@ -126,7 +126,7 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
             warn_once("%s in the context is no use and is ignored (logged once).", key)
             logger.debug("%s: %s", type(error).__name__, error)
             continue
-        # Whoever starts a run chooses its context: it may be an end user. So a setting only tightens.
+        # The person who starts a run chooses its context, and may be an end user. So a setting only tightens.
         tightened = _tightened(policy, wanted)
         if tightened == policy != wanted:
             warn_once("%s in the context would loosen the policy and is ignored.", key)
@@ -142,7 +142,7 @@ def _warn_of_misspelt_keys(context: Any) -> None:
 
 
 def _value_of(context: Any, key: str) -> Any:
-    """Return the value of a key in a context of any kind; None if it is not given, or an empty text."""
+    """Return the value of a key in a context of any kind; None if it is missing, or an empty text."""
     value = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
     # A form sends "" for a field that was left empty.
     if isinstance(value, str) and not value:
@@ -158,13 +158,15 @@ def _keys_of(context: Any) -> Iterable[str]:
 
 @lru_cache(maxsize=1024)
 def _meant(key: str) -> str:
-    """Return the setting that a key of the context seems to mean; "" if it is a setting, or belongs to the host."""
+    """Return the setting that a misspelt key of the context means; "" if the key is a setting, or belongs to the
+    host.
+    """
     if key in InertiaSettings.model_fields:
         return ""
     if key in _MODES:
         return f"inertia_mode={key!r}"
     plain = key.lower()
-    # The context belongs to the host: only a key that resembles one of these is a mistake worth a line in the log.
+    # The context belongs to the host: only a key that resembles one of these is logged as a mistake.
     is_near = plain.startswith(_PREFIX.rstrip("_")) or get_close_matches(plain.split("_")[0], ["inertia"], cutoff=0.8)
     if not is_near:
         return ""
@@ -177,14 +179,14 @@ def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
         if value not in ("act", "shadow"):
             raise ConfigurationError(f"inertia_mode is 'act', 'shadow' or 'off', not {value!r}.")
         return policy.with_(shadow=value == "shadow")
-    # Added to the names in the code, which stay.
+    # Added to the names in the code.
     if name == "never":
         value = policy.never | policy.with_(never=value).never
     return policy.with_(**{name: value})
 
 
 def _tightened(policy: InertiaPolicy, wanted: InertiaPolicy) -> InertiaPolicy:
-    """Return the wanted policy, as far as it is tighter than the one in the code."""
+    """Return the policy of the settings, as far as it is tighter than the one in the code."""
     return replace(
         wanted,
         shadow=policy.shadow or wanted.shadow,

@@ -1,4 +1,4 @@
-"""The step of inertia at a model call: it makes the call where past calls are clear enough, or steps aside."""
+"""The step of inertia at a model call: it makes the call if past runs leave little doubt, or lets the model answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Decided(NamedTuple):
     """A decision about a model turn.
 
     Attributes:
-        forecast: the decision, for all that uses it.
+        forecast: the decision, for prefetch and look-ups before the model.
         offered: names of the offered tools.
     """
 
@@ -45,11 +45,11 @@ class Decided(NamedTuple):
 
 
 class Shortcut(Step[Inertia]):
-    """Makes the next call without asking the model, when the record says it may.
+    """Makes the next call without asking the model, if the record permits it.
 
     Args:
-        method: whose step it is.
-        policy: when to act; the method's own if None.
+        method: owner of the step.
+        policy: when to act. Defaults to the method's own.
         models: models that may get the history, besides the one of the call. If the API of one of them refuses turns
             that it did not make, no shortcut is taken.
     """
@@ -68,7 +68,7 @@ class Shortcut(Step[Inertia]):
         self.core.texts.register(self.forget_decisions)
 
     def forget_decisions(self) -> None:
-        """Drop the decisions that are kept for a retry: they hold arguments."""
+        """Drop the decisions that are kept for a retry, because they contain arguments."""
         self._decided.clear()
 
     def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
@@ -88,7 +88,7 @@ class Shortcut(Step[Inertia]):
         Args:
             context: True, False or the settings.
             interceptors: the host's code around tool calls.
-            recorded: True if results are served for sure: the memory is at the tools too.
+            recorded: True if results are certainly served, because the memory is at the tools too.
         """
         if context is False:
             return
@@ -100,10 +100,10 @@ class Shortcut(Step[Inertia]):
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it.
 
-        A retry of the host's is the same turn, and gets the same decision as long as nothing is known of its end.
+        A retry by the host is the same turn, and gets the same decision as long as the turn's end is unknown.
         """
-        # Decided anew, a retry would draw another audit and open the turn twice. With other tools offered it is another
-        # question.
+        # A second decision would draw another audit and open the turn twice. With other offered tools it is a new
+        # decision.
         turn = self.core.read(call.messages, call.thread_id).next_key or ""
         decided = self._decided.get(turn)
         if decided is not None and decided.offered == frozenset(call.tools or ()) and self.method.is_open(turn):
@@ -122,7 +122,7 @@ class Shortcut(Step[Inertia]):
         if policy is None:
             return Decided(InertiaForecast(Decision(None, SWITCHED_OFF), self.method.policy), offered)
         lookups: Mapping[str, BaseTool] = {}
-        # A host that puts one run into shadow mode wants the plain run: no look-up before the model either.
+        # A host that puts one run into shadow mode wants the plain run, also without look-ups before the model.
         shadow_for_this_run = policy.shadow and not given.shadow
         if self.context is not None and not shadow_for_this_run:
             lookups = self.context.tools_of(call)
@@ -144,8 +144,8 @@ class Shortcut(Step[Inertia]):
         return Decided(InertiaForecast(decision, policy, lookups), offered)
 
     def _left_out(self, call: Call) -> set[str]:
-        """Return the tools that an earlier step took out of the request."""
-        # A tool that tool search or another step did not offer is not called behind the model's back.
+        """Return the tools that an earlier step removed from the request."""
+        # A tool that tool search or another step did not offer is not called without the model.
         left_out = set(call.left_out)
         for name in self.core.catalogue.specs:
             if not call.allows(name):
@@ -159,7 +159,7 @@ class Shortcut(Step[Inertia]):
         return str(metadata.get("lc_agent_name") or "")
 
     def render(self, call: Call, found: Decided) -> StepOutput:
-        """The call in the model's place, or nothing."""
+        """Return the call in the model's place, or an empty output."""
         decision, policy = found.forecast.decision, found.forecast.policy
         call.forecast = None if call.held_out else found.forecast
         note_decision(self.role, decision)
@@ -188,7 +188,7 @@ def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
         proposal: the call.
         announce: say in the text, for the model to read, that the shortcut chose the call (as the paper does).
     """
-    # Through JSON, as a model's own arguments are: no part of the record is shared with the host's state.
+    # Through JSON, like a model's own arguments, so that the record shares no objects with the host's state.
     calls = json.loads(json.dumps([dict(args) for args in proposal.calls], default=str))
     text = ""
     if announce:

@@ -1,8 +1,8 @@
 """Prefetch: look-ups that the model is likely to ask for, or is asking for, run before its answer is complete.
 
 A look-up begins when it is likely by the record (the shortcut's `InertiaForecast`), or when the streamed answer of the
-model holds all of its arguments. If the model asks for exactly that tool with exactly those arguments, the result is
-ready; otherwise it is thrown away. (Speculative Actions, arXiv 2510.04371; PASTE, arXiv 2603.18897.)
+model contains all of its arguments. If the model asks for exactly that tool with exactly those arguments, the result is
+ready; otherwise it is discarded. (Speculative Actions, arXiv 2510.04371; PASTE, arXiv 2603.18897.)
 
 ==============  ==============================================================
 ``settings``    `Prefetch`: how likely, how many, how long

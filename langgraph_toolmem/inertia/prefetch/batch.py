@@ -18,18 +18,18 @@ from langgraph_toolmem.inertia.prefetch.task import PrefetchTask
 from langgraph_toolmem.runs.values import canon_args, readable
 from langgraph_toolmem.turn.host import ErrorLog
 
-# --- whose results ---
+# --- owners of results ---
 
 Position: TypeAlias = tuple[Owner, str]
 """Position of the model's next answer in a plain graph: owner, and id of the message before it."""
 
 
 class Branch(NamedTuple):
-    """A line of work that takes one step after the other. A thread may have several at the same time (`Send`).
+    """A sequence of steps. A thread may have several at the same time (`Send`).
 
     Attributes:
         owner: thread and user of the run.
-        namespace: of the graph that works, as LangGraph names its checkpoints.
+        namespace: of the running graph, as LangGraph names its checkpoints.
     """
 
     owner: Owner
@@ -37,23 +37,24 @@ class Branch(NamedTuple):
 
 
 def position_of(owner: Owner, before: Any) -> Position | None:
-    """Return where an answer will stand; None if that is not known for sure."""
+    """Return the position of the coming answer; None if it is uncertain."""
     message = getattr(before, "id", None)
-    # Ids of messages repeat between threads, and threads between users: two of the three give a result to another.
+    # Ids of messages repeat between threads, and threads between users: with two of the three, a result could reach
+    # another user.
     if not message or not all(owner):
         return None
     return owner, message
 
 
 def namespace_of(config: RunnableConfig | None) -> str:
-    """Return the namespace of the graph that a node belongs to; "" for the outermost graph, or outside of one."""
+    """Return the namespace of the graph that a node belongs to; "" for the outermost graph, or outside a graph."""
     configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
     path = str(configurable.get("checkpoint_ns") or "")
     return path.rpartition("|")[0]
 
 
 def last_answer(messages: Sequence[Any]) -> int | None:
-    """Return the position of the model's latest answer; None if there is none."""
+    """Return the position of the model's latest answer, or None."""
     for position in reversed(range(len(messages))):
         if isinstance(messages[position], AIMessage):
             return position
@@ -68,10 +69,10 @@ class PrefetchBatch:
     """The calls prefetched for one model call.
 
     Attributes:
-        branch: the line of work; only its owner is served, and its next step throws away what is left.
-        changes: return True if a tool may change something.
-        tasks: not yet served or thrown away, by tool and arguments.
-        matched: the model has answered, and asks for the tasks that are left.
+        branch: the sequence of steps; only its owner is served, and its next step discards the remaining tasks.
+        changes: returns True if a tool may change something.
+        tasks: neither served nor discarded yet, by tool and arguments.
+        matched: True if the model has answered and asks for the remaining tasks.
         answer: that answer, in an agent.
         listener: begins the calls of a streamed answer, in an agent.
     """
@@ -84,8 +85,8 @@ class PrefetchBatch:
     listener: AnswerListener | None = None
 
     def match(self, answer: AIMessage) -> list[PrefetchTask]:
-        """Keep the calls that the model asks for, none if it also asks for a change; return the others."""
-        # Tools of one answer run side by side: a look-up made before the change may have another result than one after.
+        """Keep the calls that the model asks for, unless it also asks for a change; return the others."""
+        # Tools of one answer run in parallel: a look-up before the change may have another result than one after it.
         asked: set[tuple[str, str]] = set()
         for call in answer.tool_calls:
             if self.changes(call["name"]):
@@ -98,13 +99,14 @@ class PrefetchBatch:
 
 
 class AnswerListener(BaseCallbackHandler):
-    """Reports each tool call of a streamed answer as soon as its arguments are complete. Makes no model stream.
+    """Reports each tool call of a streamed answer as soon as its arguments are complete. It does not make a model
+    stream.
 
-    It reports nothing from a call on that may change something.
+    It stops reporting at a call that may change something.
     """
 
     run_inline = True
-    ignore_chat_model = True  # its start; tokens come all the same
+    ignore_chat_model = True  # the start of the run; tokens are reported anyway
 
     def __init__(
         self, changes: Callable[[str], bool], begin: Callable[[str, dict[str, Any]], object], errors: ErrorLog
@@ -131,7 +133,7 @@ class AnswerListener(BaseCallbackHandler):
             call.name, call.mark, call.text = piece["name"], mark, ""
             call.stopped = call.stopped or self._changes(call.name)
         call.text += text
-        # Parsing is tried at a closing brace alone: at each token it would cost the square of the arguments' length.
+        # Parsing is tried only at a closing brace: at each token its cost would grow with the square of the length.
         if text.rstrip().endswith("}"):
             self._close(call, call.text)
 
@@ -149,7 +151,7 @@ class AnswerListener(BaseCallbackHandler):
 
 @dataclass
 class _StreamedCall:
-    """The latest tool call of a streamed answer; `name` is "" once it was reported."""
+    """The latest tool call of a streamed answer; `name` is "" after it was reported."""
 
     name: str = ""
     mark: tuple[Any, Any] = (None, None)

@@ -34,15 +34,15 @@ class Lookup(NamedTuple):
 def least_probability(settings: Prefetch, served: float, wasted: float) -> float:
     """Return the probability from which a predicted call is prefetched.
 
-    A served look-up adds m = `Prefetch.max_wasted` to an account, a wasted one takes 1 from it. A call with
-    probability p takes (1 - p) - m · p on average; it is made if that is at most 1/20 of the account. So
-    what is wasted beyond the limit stays about the credit, also where predictions are right less often than they say.
+    A served look-up adds m = `Prefetch.max_wasted` to an account, a wasted one subtracts 1. A call with probability p
+    subtracts (1 - p) - m · p on average; it is made if that is at most 1/20 of the account. So the waste beyond the
+    limit is at most about the credit, also if the probabilities are too high.
     """
     if settings.max_wasted is None:
         return settings.min_probability
-    credit = 16.0  # look-ups that a new record may waste before any was served
-    lasts = 20.0  # look-ups, each of which wastes as much as it may, for which a full account lasts
-    highest = 0.9  # at 1 nothing would be prefetched any more, and no record could improve
+    credit = 16.0  # look-ups that a new record may waste before the first was served
+    lasts = 20.0  # number of most wasteful look-ups that a full account allows
+    highest = 0.9  # at 1 prefetch would stop, and the record could not improve
     # An account, not a power of the share of wasted look-ups, which settled above the limit: wasted for each one served
     # fell from 1.53 to 1.47 (telecom) and from 1.64 to 1.50 (office), with 63.6 and 64.7, 39.0 and 38.8 % ready.
     account = credit + settings.max_wasted * served - wasted
@@ -51,16 +51,16 @@ def least_probability(settings: Prefetch, served: float, wasted: float) -> float
 
 
 def choose(predicted: Sequence[Option], least: float, may: Callable[[str, Mapping[str, Any]], bool]) -> list[Lookup]:
-    """Return the likeliest of the predicted calls, likeliest first, that may be prefetched.
+    """Return the predicted calls that may be prefetched, most likely first.
 
     Args:
-        predicted: the turns that the model may take, likeliest first.
+        predicted: the turns that the model may take, most likely first.
         least: the probability from which a call is prefetched.
-        may: return True if this call of a tool may be prefetched.
+        may: returns True if this call of a tool may be prefetched.
     """
-    # The wording of the request is not asked: with the whole test of novelty 52, 43 and 13 % of the look-ups were ready
-    # (retail, telecom, airline), without it 72, 62 and 26. A look-up that is not asked for is thrown away.
-    # There is no limit of calls either: with six of them airline had 27.7 % ready in place of 28.8.
+    # The wording of the request is not tested: with the whole test of novelty 52, 43 and 13 % of the look-ups were
+    # ready (retail, telecom, airline), without it 72, 62 and 26. An unrequested look-up is discarded. There is no limit
+    # of calls either: with six of them airline had 27.7 % ready in place of 28.8.
     chosen: dict[tuple[str, str], Lookup] = {}
     for option in predicted:
         if option.probability < least:

@@ -1,4 +1,4 @@
-"""The work of prefetching around a model call: before it, at its answer, and where it fails."""
+"""The work of prefetch around a model call: before it, at its answer, and if it fails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("langgraph_toolmem.prefetch")
 
 FREE_CHOICE: Final = (None, "auto", "any", "required")
 """Values of ``tool_choice`` under which any tool may be called."""
-# Graphs that run many requests at once begin several model calls before the first tool call comes by.
+# Graphs that run many requests at once begin several model calls before the first tool call.
 PATIENCE: Final = 32
 """Model calls of plain graphs with prefetching before a watched tool call has been seen."""
 NO_CONFIG: Final = "Nothing is prefetched in async runs: before Python 3.11 the config of an async run cannot be read."
@@ -60,7 +60,7 @@ class Prefetcher:
         self._tools = AgentTools(settings, interceptors, logger)
 
     def begin(self, call: Call) -> PrefetchBatch | None:
-        """Begin the likeliest look-ups of a model call, and listen to its answer."""
+        """Begin the most likely look-ups of a model call, and listen to its answer."""
         with self._errors:
             return self._begin(call)
         return None
@@ -80,14 +80,14 @@ class Prefetcher:
             return None
         host = Host(config, call.runtime, loop, contextvars.copy_context())
         batch = PrefetchBatch(branch, allowed.changes)
-        # Under a forced tool only the streamed answer says what comes.
+        # With a forced tool only the streamed answer shows the call.
         if call.tool_choice in FREE_CHOICE:
             likely = choose(forecast.decision.predicted, self._least_probability(), allowed.may_call)
             self._start(batch, allowed.tools, host, likely)
 
         def streamed(tool: str, args: dict[str, Any]) -> None:
             lookup = Lookup(tool, args, canon_args(args))
-            # A call that was made since the user spoke is made again because its answer may have changed.
+            # An agent repeats a call since the user spoke because its answer may have changed.
             if lookup.key not in batch.tasks and allowed.may_call(tool, args) and not _was_made(call.messages, lookup):
                 self._start(batch, allowed.tools, host, [lookup])
 
@@ -122,25 +122,29 @@ class Prefetcher:
             emit(host.runtime, {"node": "prefetch", "started": started}, on=self.registry.core.events)
 
     def answered(self, batch: PrefetchBatch, answer: Sequence[Any]) -> list[Any]:
-        """Throw away what the answer does not ask for; the rest is kept for this run's own copy of the answer."""
+        """Discard the calls that the answer does not ask for; the rest is kept for this run's own copy of the
+        answer.
+        """
         messages = list(answer)
         with self._errors:
             position = last_answer(messages)
             wanted = AIMessage("") if position is None else messages[position]
             self.registry.waste(batch.match(wanted))
             if batch.tasks and position is not None:
-                # LangChain's model cache gives the same object to everybody, and a batch belongs to one object.
+                # LangChain's model cache returns the same object to all callers, and a batch belongs to one object.
                 messages[position] = wanted.model_copy()
                 self.registry.keep(batch, messages[position])
         return messages
 
     def dropped(self, batch: PrefetchBatch) -> None:
-        """Stop the tasks of a model call that failed or was cancelled. Locks and counts nothing: safe anywhere."""
+        """Stop the tasks of a model call that failed or was cancelled. It takes no lock and counts nothing, so it is
+        safe anywhere.
+        """
         for task in batch.tasks.values():
             task.future.cancel()
 
     def begin_unseen(self, call: Call) -> None:
-        """Begin the likeliest look-ups of a plain graph, where the answer is seen when its calls are executed."""
+        """Begin the most likely look-ups of a plain graph, in which the answer is seen when its calls are executed."""
         if forecast_of(call) is None:
             return
         registry = self.registry

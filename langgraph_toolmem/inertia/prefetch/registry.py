@@ -1,4 +1,4 @@
-"""The prefetched calls of a memory, until they are served or thrown away."""
+"""The prefetched calls of a memory, until they are served or discarded."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from langgraph_toolmem.turn.host import emit
 class Registry(SharedByCopies):
     """The prefetched calls of a memory, in batches by the answer of the model that asks for them. Safe for threads.
 
-    Each call has a thread or an asyncio task of its own; nothing queues.
+    Each call has a thread or an asyncio task of its own, without a queue.
 
-    In an agent a batch belongs to the very object of the answer: ids of threads, runs, calls and messages repeat, and
-    no result may come to another. In a plain graph it is found by its `Position`.
+    In an agent a batch belongs to the object of the answer: ids of threads, runs, calls and messages repeat, and a
+    result must not reach another run. In a plain graph it is found by its `Position`.
 
     Attributes:
-        watched: True once a tool call came by that could have been served.
+        watched: True after the first tool call that could have been served.
         unseen: number of model calls of plain graphs with prefetching so far.
     """
 
@@ -48,12 +48,13 @@ class Registry(SharedByCopies):
         threads.at_fork(self)
 
     def forked(self) -> None:
-        """Forget the parent's calls: a fork has none of its threads."""
+        """Drop the parent's calls: a fork does not have the parent's threads."""
         self._live.clear()
 
     def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
         """Begin a call if fewer than so many run."""
-        # Where no worker is free none is begun: a look-up that waits in a queue is late, and the model makes it itself.
+        # Without a free worker the call is not begun: a look-up that waits in a queue is late, and the model makes it
+        # itself.
         with self._lock:
             if len(self._live) >= most:
                 return False
@@ -69,7 +70,7 @@ class Registry(SharedByCopies):
 
     def keep(self, batch: PrefetchBatch, at: AIMessage | Position) -> None:
         """Keep a batch for the calls of an answer."""
-        # The listener holds the model call, and the answer is held weakly: a batch whose run is gone leaves with it.
+        # The listener keeps the model call, and the answer is a weak reference: a batch disappears with its run.
         batch.listener = None
         if isinstance(at, AIMessage):
             batch.answer = weakref.ref(at)
@@ -78,16 +79,16 @@ class Registry(SharedByCopies):
             self._batches[key] = batch
 
     def waste_over(self, branch: Branch) -> None:
-        """Throw away results that can no longer be requested, when the next model call of a branch begins."""
+        """Discard results that can no longer be requested, when the next model call of a branch begins."""
         with self._lock:
             over = [key for key, batch in self._batches.items() if _is_over(batch, branch)]
             batches = [self._batches.pop(key) for key in over]
-        # Counting takes the memory's lock: it stays outside this one, so that neither waits within the other.
+        # Counting takes the memory's lock: it is done outside this lock, so that neither waits within the other.
         for batch in batches:
             self.waste(batch.tasks.values(), unclaimed=batch.matched)
 
     def waste(self, tasks: Iterable[PrefetchTask], *, unclaimed: bool = False) -> None:
-        """Throw calls away, and count them; `unclaimed`: the model asked for them."""
+        """Discard calls, and count them; `unclaimed`: the model asked for them."""
         for task in tasks:
             task.future.cancel()
             self._count(task.lookup, {WASTED: 1, UNCLAIMED: int(unclaimed)})
@@ -99,14 +100,14 @@ class Registry(SharedByCopies):
         asked_at = monotonic()
         if task is None:
             return request
-        # A look-up that is under way is waited for: made again, it would take its whole time from now on.
+        # A running look-up is awaited: a second one would take the whole time again.
         if not task.future.done():
             yield Wait(task.future, task.deadline - asked_at)
         ran = task.ready
         if ran is None:
             self.waste([task])
             return request
-        # At most what the call took, and at most what it was ahead of this request.
+        # At most the duration of the call, and at most its head start on this request.
         saved = max(min(ran.seconds, asked_at - task.started), 0.0)
         self._count(task.lookup, {SERVED: 1, SECONDS: saved})
         event = {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)}
@@ -114,12 +115,12 @@ class Registry(SharedByCopies):
         return request.override(tool=standing_in(task.tool, ran))
 
     def _task_of(self, request: ToolCallRequest, messages: Sequence[Any], owner: Owner) -> PrefetchTask | None:
-        """Return the prefetched call that a tool call asks for; the others of its answer are thrown away."""
+        """Return the prefetched call that a tool call asks for; the others of its answer are discarded."""
         call, answered_at = request.tool_call, last_answer(messages)
         if not self._batches or answered_at is None:
             return None
         answer = messages[answered_at]
-        # A tool node may be given a call of its own by the host: it is in no answer.
+        # The host may give a tool node a call of its own, which is not in an answer.
         if all(asked["id"] != call["id"] for asked in answer.tool_calls):
             return None
         before = messages[answered_at - 1] if answered_at else None
@@ -136,9 +137,9 @@ class Registry(SharedByCopies):
         return task
 
     def _batch_of(self, answer: AIMessage, before: Any, owner: Owner) -> PrefetchBatch | None:
-        """Return the batch of an answer: in an agent by the very object, in a plain graph by the message before it."""
+        """Return the batch of an answer: in an agent by the object, in a plain graph by the message before it."""
         batch = self._batches.get(id(answer))
-        # The id of an object is given again once the object is gone, so the object itself is compared.
+        # Python reuses the id of a deleted object, so the object itself is compared.
         if batch is not None and batch.answer is not None and batch.answer() is answer:
             return batch
         position = None if before is None else position_of(owner, before)
@@ -153,7 +154,7 @@ class Registry(SharedByCopies):
         for name, amount in counts.items():
             if amount:
                 record.append(ToolCount(lookup.tool, name, amount))
-        if lookup.probability < 1:  # what was streamed says nothing about predictions
+        if lookup.probability < 1:  # streamed calls are not evidence about predictions
             for name in (SERVED, WASTED):
                 if counts.get(name):
                     record.append(Count(name, counts[name]))
@@ -162,16 +163,16 @@ class Registry(SharedByCopies):
 
 
 def count_pause(core: Core, tool: str) -> None:
-    """Note that the run paused before a call of a tool: from now on no look-up of it is made apart from the run."""
+    """Record that the run paused before a call of a tool: from now on the tool is not looked up apart from the run."""
     if not core.read_only:
         with core.lock:
             core.apply(None, [ToolCount(tool, REVIEWED, 1)])
 
 
 def _is_over(batch: PrefetchBatch, branch: Branch) -> bool:
-    """Return True if a batch is too old, its answer is gone, or its branch has gone on."""
+    """Return True if a batch is too old, its answer was deleted, or its branch has continued."""
     # A plain graph has no answer to watch: the next step of its branch ends the batch. A thread may have other branches
-    # at the same time, whose look-ups stay.
+    # at the same time, whose look-ups are kept.
     now = monotonic()
     if all(task.deadline < now for task in batch.tasks.values()):
         return True

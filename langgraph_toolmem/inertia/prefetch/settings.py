@@ -1,4 +1,4 @@
-"""Settings of prefetching."""
+"""Settings of prefetch."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Prefetch:
 
     Only tools that are declared to read are prefetched (``ToolMemory(reads=...)``, tag or metadata ``read_only``, MCP's
     ``readOnlyHint``), and only those that take nothing from the host (state, store, runtime, call id). A tag
-    ``no_prefetch``, or that key in the metadata, excludes what costs money.
+    ``no_prefetch``, or that key in the metadata, excludes a tool that costs money.
 
     Attributes:
-        tools: nothing but these tools; they may be prefetched although something of the host's wraps tool calls.
-            None: all that qualify, where nothing wraps tool calls.
+        tools: only these tools; they may be prefetched even if the host's middleware wraps tool calls. If None, all
+            tools that qualify, unless such middleware exists.
         min_probability: of a predicted call, by the record.
-        max_wasted: predicted look-ups thrown away for each one served, in the long run: the more were thrown away so
-            far, the likelier a call must be. None: no such limit.
+        max_wasted: predicted look-ups discarded for each one served, in the long run: after many discarded look-ups a
+            call needs a higher probability. If None, there is no limit.
         timeout: seconds after which a prefetched call is given up.
-        workers: prefetched calls at the same time, over all runs; where none is free, none is begun.
+        workers: limit of prefetched calls at the same time, over all runs.
 
     Raises:
-        ConfigurationError: a value cannot be right; the message names the field.
+        ConfigurationError: a value is invalid; the message names the field.
     """
 
     tools: frozenset[str] | None = None

@@ -1,8 +1,8 @@
 """One call that runs apart from the run, and its result in the model's call.
 
-The call runs with the very tool that the host executes, without the host's callbacks, stream and checkpoint. Only the
-inside of the tool runs: whatever the host has around it (error handling, content, artifacts) happens in the model's
-call, which is given a copy of the tool with the result in place of its code.
+The call runs the same tool object that the host executes, without the host's callbacks, stream and checkpoint. Only the
+inside of the tool runs: the host's work around it (error handling, content, artifacts) happens in the model's call,
+which gets a copy of the tool with the result in place of its code.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Ran(NamedTuple):
     """The result of a prefetched call.
 
     Attributes:
-        value: what the tool returned, before LangChain makes a message of it.
-        written: what the tool wrote to the custom stream.
+        value: the tool's return value, before LangChain makes a message of it.
+        written: the tool's output on the custom stream.
         seconds: duration of the call.
     """
 
@@ -57,7 +57,7 @@ class Host(NamedTuple):
 
 
 class PrefetchTask:
-    """One call that runs before the model has asked for it, with the very tool that the host executes."""
+    """A call that runs before the model has asked for it, with the tool object that the host executes."""
 
     def __init__(self, lookup: Lookup, tool: BaseTool, timeout: float) -> None:
         self.lookup, self.tool = lookup, tool
@@ -66,7 +66,7 @@ class PrefetchTask:
         self.future: Future[Ran] = Future()
 
     def begin(self, host: Host) -> None:
-        """Begin the call: in the run's loop if the tool has async code and the run is async, else in a thread."""
+        """Begin the call: in the run's loop if the tool has async code and the run is async, otherwise in a thread."""
         written: list[Any] = []
         config = config_apart(host, written)
         context = _context_apart(host.context, config)
@@ -83,7 +83,7 @@ class PrefetchTask:
     def _run(self, config: RunnableConfig, written: list[Any]) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
-        # No trace: a look-up that is thrown away would show up as a call that nobody asked for.
+        # Without a trace: a discarded look-up would appear as a call without a request.
         inside = _Inside()
         try:
             with tracing_context(enabled=False, parent=False):
@@ -101,7 +101,7 @@ class PrefetchTask:
 
     @property
     def ready(self) -> Ran | None:
-        """The result; None if the call is not over, failed, or is too old."""
+        """The result; None if the call is running, failed, or is too old."""
         if not self.future.done() or self.future.cancelled() or monotonic() > self.deadline:
             return None
         if self.future.exception() is not None:
@@ -109,7 +109,7 @@ class PrefetchTask:
         return self.future.result()
 
 
-# --- a tool whose inside is replaced ---
+# --- a tool with replaced code ---
 
 
 def standing_in(tool: BaseTool, ran: Ran) -> BaseTool:
@@ -157,12 +157,12 @@ def _inside_of(tool: BaseTool) -> _Inside:
 
 
 def _bare_copy(tool: BaseTool, inside: _Inside) -> BaseTool:
-    """Return a copy whose own code runs alone: the work around it is left to the model's call."""
+    """Return a copy that runs only its own code: the work around it is left to the model's call."""
     return _copy(tool, inside, callbacks=None, verbose=False, handle_tool_error=False, handle_validation_error=False)
 
 
 def _copy(tool: BaseTool, inside: _Inside, **changed: Any) -> BaseTool:
-    # Every kind of tool runs through `_run` or `_arun` of its class, so the class of the copy is another one.
+    # Every kind of tool runs through `_run` or `_arun` of its class, so the copy has a class of its own.
     copied: BaseTool = tool.model_copy(update=changed)
     copied.__dict__["toolmem_inside"] = inside
     object.__setattr__(copied, "__class__", _kind(type(tool)))
@@ -170,7 +170,7 @@ def _copy(tool: BaseTool, inside: _Inside, **changed: Any) -> BaseTool:
 
 
 def config_apart(host: Host, written: list[Any]) -> RunnableConfig:
-    """Return the user's keys and context of a config, and nothing that leads back into the run."""
+    """Return the user's keys and context of a config, without references into the run."""
     given: Mapping[str, Any] = host.config or {}
     configurable = {}
     for key, value in (given.get("configurable") or {}).items():

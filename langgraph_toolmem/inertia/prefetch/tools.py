@@ -30,10 +30,9 @@ class Interceptors(NamedTuple):
     """The host's code between the model's call and its execution, and between the result and the model.
 
     Attributes:
-        wrapped: names of what wraps tool calls or may remove them; "" if nothing is known to.
+        wrapped: names of middleware that wraps tool calls or may remove them, or "".
         tools: tools that a person must approve, or whose calls are limited.
-        rewriting: names of what may hold back a look-up made before the model, or change its result; "" if nothing is
-            known to.
+        rewriting: names of middleware that may hold back a look-up made before the model, or change its result, or "".
     """
 
     wrapped: str = ""
@@ -45,25 +44,25 @@ class Interceptors(NamedTuple):
 
 
 class AgentTools:
-    """The tools of agents that qualify, for each set of offered tools.
+    """The qualifying tools of agents, for each set of offered tools.
 
     Args:
-        settings: of prefetching, or of look-ups before the model.
+        settings: of prefetch, or of look-ups before the model.
         interceptors: the host's code around tool calls.
-        logger: for the reasons why others do not qualify.
+        logger: for the reasons why other tools do not qualify.
     """
 
     def __init__(
         self, settings: Prefetch | PrefetchedContext, interceptors: Interceptors, logger: logging.Logger
     ) -> None:
         self._settings, self._interceptors, self._logger = settings, interceptors, logger
-        # The offered tools are kept with the result: an id names a tool only while the tool lives.
+        # The offered tools are kept with the result: an id is unique only while the tool exists.
         self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
 
     def available(
         self, call: Call, core: Core, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
     ) -> dict[str, BaseTool]:
-        """Return the tools that may be called now apart from the run, by name. The caller holds the lock.
+        """Return the tools that may be called now apart from the run, by name. The caller must hold the lock.
 
         Args:
             call: the model call.
@@ -72,7 +71,7 @@ class AgentTools:
             policy: of the run.
         """
         loop = loop_of_run()
-        # Unclaimed look-ups count against prefetching while the model is asked, not against look-ups before it.
+        # Unclaimed look-ups count against prefetch, not against look-ups before the model.
         by_name = self._settings.tools is not None or isinstance(self._settings, PrefetchedContext)
         available = {}
         for name, tool in self._qualified(call, specs, policy).items():
@@ -87,7 +86,7 @@ class AgentTools:
         offered = [tool for tool in call.offered if isinstance(tool, BaseTool)]
         key = (tuple(id(tool) for tool in offered), policy)
         if key not in self._known:
-            # A host that makes its tools anew for each call offers ever new sets.
+            # A host that makes its tools again for each call keeps offering new sets.
             most_sets = 64
             if len(self._known) >= most_sets:
                 self._known.clear()
@@ -97,10 +96,10 @@ class AgentTools:
     def _qualify(
         self, offered: Iterable[BaseTool], specs: Mapping[str, ToolSpec], policy: InertiaPolicy
     ) -> Mapping[str, BaseTool]:
-        """Return the tools that qualify, and log them, and why others do not."""
+        """Return the tools that qualify, and log them with the reasons why others do not."""
         before_model = isinstance(self._settings, PrefetchedContext)
         tools = {}
-        # The results of such a tool end the run: before the model is asked, no look-up may.
+        # The results of such a tool end the run, which a look-up before the model must not do.
         for tool in offered:
             if not (before_model and tool.return_direct):
                 tools[tool.name] = tool
@@ -120,7 +119,7 @@ def qualified(
     settings: Prefetch | PrefetchedContext,
     interceptors: Interceptors,
 ) -> tuple[dict[str, BaseTool], str]:
-    """Return those of the tools, as the host executes them, that may be prefetched, and why others are not.
+    """Return the tools, as the host executes them, that may be prefetched, and why others may not.
 
     The second is a line for the log; "" if all may be prefetched.
     """
@@ -154,7 +153,7 @@ def _why_not(
         return f"is not named in {type(settings).__name__}(tools=...)"
     if may_write(name, {name: spec}):
         return "is not declared to only read"
-    # `only` limits what is called in the model's place. A prefetched call is served to the model's own call.
+    # `only` limits calls in the model's place. A prefetched call is served to the model's own call.
     never = why_never(spec, policy.with_(only=None))
     if never is not None:
         return never.text
@@ -175,7 +174,7 @@ def _of_itself(tool: BaseTool, spec: ToolSpec) -> str:
 
 
 def _intercepted(name: str, settings: Prefetch | PrefetchedContext, interceptors: Interceptors) -> str:
-    """Return what of the host's may hold back calls of a tool, or change their results; "" if nothing may."""
+    """Return the host's middleware that may hold back calls of a tool, or change their results, or ""."""
     if name in interceptors.tools:
         return "has to be approved, or its calls are limited"
     if settings.tools is not None:
@@ -198,18 +197,17 @@ def _opted_out(tool: BaseTool) -> bool:
 
 
 def held_back(graph: ToolGraph, tool: str, records: Collection[str] = (), *, named: bool = False) -> bool:
-    """Return True if something holds back calls of a tool, given the names of all records of its name.
+    """Return True if calls of a tool are held back, given the names of all records of its name.
 
     `named`: the developer says that it may be prefetched.
     """
-    # A person stands before this tool, whatever its parameters: the mark of one record holds for all of its name.
+    # A person approves this tool, for any parameters: the mark of one record applies to all of its name.
     for record in (tool, *records):
         if graph.by_tool.get(record, {}).get(REVIEWED, 0.0):
             return True
     if named:
         return False
-    # Something that the memory cannot see held these calls back after the model had asked: a gate or a limit. One in
-    # twenty may be a run that was stopped.
+    # An invisible gate or limit held these calls back after the model had asked. One in twenty may be a stopped run.
     rare = 20
     counts = graph.by_tool.get(tool, {})
     return counts.get(UNCLAIMED, 0.0) * rare > counts.get(SERVED, 0.0)
@@ -231,7 +229,7 @@ def is_sync(tool: BaseTool) -> bool:
 
 
 def is_same(one: BaseTool, other: BaseTool | None) -> bool:
-    """Return True unless another tool was put in its place; each ``ToolNode`` makes its own tool of a function."""
+    """Return True unless another tool replaced it; each ``ToolNode`` makes its own tool of a function."""
     # Compared by the functions, since a node made from the same function has a tool object of its own.
     if one is other:
         return True
@@ -259,7 +257,7 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> set[str]:
         for name, field in schema.model_fields.items():
             if name not in spec.properties and field.alias not in spec.properties:
                 injected.add(name)
-    if not isinstance(tool, Tool):  # a function of one text takes nothing else
+    if not isinstance(tool, Tool):  # a function of one text has no other parameters
         for code in _code_of(tool):
             injected |= _injected_into(code, spec)
     return injected
@@ -270,7 +268,7 @@ def _injected_into(code: Callable[..., Any], spec: ToolSpec) -> set[str]:
     try:
         parameters = inspect.signature(code).parameters.values()
         hints = get_type_hints(code)
-    except (TypeError, ValueError, NameError):  # builtins, and hints that name types which are not imported
+    except (TypeError, ValueError, NameError):  # builtins, and hints with types that are not imported
         return {"unknown parameters"}
     of_langchain = ("self", "run_manager", "callbacks")
     injected = set()
@@ -289,7 +287,7 @@ def _injected_into(code: Callable[..., Any], spec: ToolSpec) -> set[str]:
 
 
 def _mcp_interceptors(tool: BaseTool) -> list[str]:
-    """Return the names of the interceptors that an MCP client has around a tool."""
+    """Return the names of an MCP client's interceptors around a tool."""
     names = []
     for code in _code_of(tool):
         if _is_of_mcp(code):
@@ -308,5 +306,5 @@ def _is_of_mcp(code: Callable[..., Any]) -> bool:
 
 
 def _interceptors_of(code: Callable[..., Any]) -> list[Any]:
-    # The adapter keeps them in the tool's closure alone.
+    # The adapter keeps them only in the tool's closure.
     return list(inspect.getclosurevars(code).nonlocals.get("tool_interceptors") or ())
