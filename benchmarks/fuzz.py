@@ -49,7 +49,7 @@ from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.database import NAME
-from langgraph_toolmem.stores.events import BEFORE, INSERT, SNAPSHOT, Row
+from langgraph_toolmem.stores.events import INSERT, OLDER_SNAPSHOT, SNAPSHOT, Row
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 PAGE: Final = 4096
@@ -271,7 +271,7 @@ def hostile_pickle(state: dict[str, Any], chance: random.Random) -> bytes:
     else:
         mutated = mutate(state, chance, 0.02)
         payload = pickle.dumps({"upto": chance.choice([0, 5, 2**40, -1, "x", None]), "state": mutated}, 4)
-    head = struct.pack("<8sHQ", b"\x93TOOLMEM", snapshot.FORMAT, len(payload))
+    head = struct.pack("<8sHQ", b"\x93TOOLMEM", snapshot.SNAPSHOT_FORMAT, len(payload))
     return head + hashlib.blake2b(payload, digest_size=16).digest() + payload
 
 
@@ -417,7 +417,7 @@ def damage_chroma(folder: Path, chance: random.Random) -> str:
 
 
 KINDS: Final = (
-    *(NAME, NAME, NAME, SNAPSHOT, BEFORE, "sql", "sql", "rows", "pickle", "pickle"),
+    *(NAME, NAME, NAME, SNAPSHOT, OLDER_SNAPSHOT, "sql", "sql", "rows", "pickle", "pickle"),
     *(CHROMA, CHROMA, CHROMA, *CONTENTS),
 )
 
@@ -435,7 +435,7 @@ def damage(folder: Path, chance: random.Random) -> tuple[str, set[int] | None]:
         return name, set()
     if name == "pickle":
         state = snapshot.read_file(folder / SNAPSHOT)["state"]
-        (folder / chance.choice([SNAPSHOT, BEFORE])).write_bytes(hostile_pickle(state, chance))
+        (folder / chance.choice([SNAPSHOT, OLDER_SNAPSHOT])).write_bytes(hostile_pickle(state, chance))
         return name, None
     if name in ("sql", "rows"):
         with closing(sqlite3.connect(folder / NAME, isolation_level=None)) as database, suppress(sqlite3.Error):

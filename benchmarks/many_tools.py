@@ -32,7 +32,7 @@ from benchmarks import command, conclude, present, show
 from benchmarks.recall import embedder_named, missing
 from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.deferred import SURE, DeferredTools, ToolSearch, described, find_tools
+from langgraph_toolmem.navigator.deferred import LEAST_VOTE, DeferredTools, ToolSearch, described, find_tools
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.embedders import Embedder
@@ -258,7 +258,7 @@ def revealed(data: Path, name: str) -> Revealed:
                 past.add(list(each.tools), each.request)
             for each in asked:
                 votes = past.votes(each.request)
-                sure = sorted((tool for tool in votes if votes[tool] >= SURE), key=lambda t: -votes[t])[:K]
+                sure = sorted((tool for tool in votes if votes[tool] >= LEAST_VOTE), key=lambda t: -votes[t])[:K]
                 rows.append((bool(sure), len(sure), len({*sure} & {*each.tools}), {*each.tools} <= {*sure}))
     shown, tools, right, whole = (sum(part) for part in zip(*rows, strict=True))
     return Revealed(name, 100 * shown / len(rows), 100 * right / max(1, tools), 100 * whole / len(rows))

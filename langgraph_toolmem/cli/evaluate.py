@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.report.savings import TokenPrice
 
 TAU2: Final = "tau2"
-STOPPED: Final = 3
-"""Exit code of an evaluation that stopped before its end and can go on."""
 
 
 def evaluate(
@@ -214,7 +212,8 @@ def run_evaluation(
         show_evaluation(result)
     if stopped is not None:
         note(str(stopped))
-        raise typer.Exit(STOPPED)
+        can_go_on = 3
+        raise typer.Exit(can_go_on)
 
 
 def show_evaluation(result: Result) -> None:

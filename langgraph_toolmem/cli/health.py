@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
-MAX_NAMED: Final = 5
 LITTLE: Final = 16_000_000
 """Free bytes below which a disk has no room for another copy of a memory."""
 RESTORE: Final = "Restore it from a backup, or import the logs again"
@@ -201,8 +200,9 @@ def _event_log(events: dict[str, Any]) -> Iterator[Finding]:
         )
     damaged = events["damaged"]
     if damaged:
-        numbers = ", ".join(map(str, damaged[:MAX_NAMED]))
-        if len(damaged) > MAX_NAMED:
+        named = 5
+        numbers = ", ".join(map(str, damaged[:named]))
+        if len(damaged) > named:
             numbers += ", ..."
         yield _problem(
             f"memory.db has {count(len(damaged), 'damaged event')} (number {numbers}), which the memory leaves out; "

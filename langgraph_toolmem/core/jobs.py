@@ -86,15 +86,15 @@ class JobLimits:
 
 JOB_LIMITS: Final = JobLimits()
 
-_WANTED: Final = "dead = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
-_FIRST: Final = """(ordering_key = '' OR NOT EXISTS (
+_OF_THESE_KINDS: Final = "dead = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
+_FIRST_OF_ITS_KEY: Final = """(ordering_key = '' OR NOT EXISTS (
     SELECT 1 FROM jobs AS older
     WHERE older.ordering_key = jobs.ordering_key AND older.dead = 0 AND older.seq < jobs.seq
 ))"""
 # Delays and leases are shorter than an hour: if one seems longer, the clock was set back.
 _DUE: Final = "(due <= :now OR due > :now + 3600)"
 _LEASED: Final = "(lease > :now AND lease <= :now + 3600)"
-_FREE: Final = f"{_WANTED} AND {_FIRST} AND {_DUE} AND NOT {_LEASED}"
+_FREE: Final = f"{_OF_THESE_KINDS} AND {_FIRST_OF_ITS_KEY} AND {_DUE} AND NOT {_LEASED}"
 _HELD: Final = "id = ? AND takes = ? AND lease > 0"
 _EVER: Final = 2**62
 
@@ -265,14 +265,15 @@ class JobQueue(Database):
 
     def unsettled(self, kinds: Iterable[str], upto: int) -> bool:
         """Return True if jobs that were put up to a place are leased or can be taken, else False."""
-        sql = f"SELECT 1 FROM jobs WHERE {_WANTED} AND ({_LEASED} OR {_DUE} AND {_FIRST}) LIMIT 1"
+        sql = f"SELECT 1 FROM jobs WHERE {_OF_THESE_KINDS} AND ({_LEASED} OR {_DUE} AND {_FIRST_OF_ITS_KEY}) LIMIT 1"
         return bool(self.ask(sql, self._asked(kinds, upto)))
 
     def next_due(self, kinds: Iterable[str]) -> float | None:
         """Return the seconds until a job can be taken, 0 for now; None without waiting jobs."""
         when = f"CASE WHEN {_LEASED} THEN lease WHEN {_DUE} THEN :now ELSE due END"
+        sql = f"SELECT min(CAST({when} AS REAL)) FROM jobs WHERE {_OF_THESE_KINDS} AND {_FIRST_OF_ITS_KEY}"
         asked = self._asked(kinds)
-        for (due,) in self.ask(f"SELECT min(CAST({when} AS REAL)) FROM jobs WHERE {_WANTED} AND {_FIRST}", asked):
+        for (due,) in self.ask(sql, asked):
             if due is not None:
                 return max(0.0, float(due) - float(asked["now"]))
         return None

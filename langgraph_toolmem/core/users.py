@@ -17,7 +17,7 @@ logger = logging.getLogger("langgraph_toolmem.memory")
 
 T = TypeVar("T")
 
-USER = "user_id"
+USER_PLACEHOLDER = "user_id"
 NAMESPACE_FILE = "namespace.json"
 NO_USERS = (
     "values of several threads are kept, and no run named its user: forget(user_id=...) will find nothing. Name users "
@@ -112,7 +112,7 @@ def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[s
         wanted = _placeholders(namespace)
     except ValueError as error:
         raise ConfigurationError(f"{name} has braces that are no placeholder ({error}): {namespace!r}.") from error
-    unknown = wanted - {USER}
+    unknown = wanted - {USER_PLACEHOLDER}
     if unknown:
         raise ConfigurationError(f"{name} has the placeholder {{{min(unknown)}}}; only {{user_id}} is known.")
     if wanted and not user_allowed:
@@ -142,7 +142,7 @@ def namespace_kept(folder: Path) -> tuple[str, ...] | None:
 
 def has_user(namespace: tuple[str, ...]) -> bool:
     """Return True if a namespace has a placeholder for a user's id."""
-    return USER in _placeholders(namespace)
+    return USER_PLACEHOLDER in _placeholders(namespace)
 
 
 def _placeholders(namespace: tuple[str, ...]) -> set[str]:

@@ -403,7 +403,7 @@ class _KeepsAsyncStreams:
             reply.message = _message_of(whole)
 
 
-_MIXINS: Final = Mixins("_keeper", _Keeps, _KeepsStreams, _KeepsAsyncStreams)
+_KEEPERS: Final = Mixins("_keeper", _Keeps, _KeepsStreams, _KeepsAsyncStreams)
 
 
 def with_kept_answers(model: Model, keeper: Keeper) -> Model:
@@ -416,7 +416,7 @@ def with_kept_answers(model: Model, keeper: Keeper) -> Model:
         raise ConfigurationError(
             f"run.model takes a chat model, not {type(model).__name__}. Wrap the chat model first, then bind tools."
         )
-    return copy_with(model, _MIXINS, keeper)
+    return copy_with(model, _KEEPERS, keeper)
 
 
 def _message_of(whole: ChatGenerationChunk | None) -> AIMessage | None:

@@ -33,19 +33,18 @@ class Arm:
         return self.options is not None
 
 
-_HINTS: Final[Options] = {"shortcut": False, "suggest": True, "recall": True, "planning": True, "reflect": True}
-_FEATURES: Final[Mapping[str, Options]] = {
+_HINTS_ALONE: Final[Options] = {"shortcut": False, "suggest": True, "recall": True, "planning": True, "reflect": True}
+_ARM_OPTIONS: Final[Mapping[str, Options]] = {
     "with": {},
     "shadow": {"shortcut": InertiaPolicy(shadow=True)},
     # Without the shortcut: a request that it answers in the model's place shows nothing of these features.
     "prefetch": {"shortcut": False, "prefetch": True},
-    "hints": _HINTS,
+    "hints": _HINTS_ALONE,
     "tool_search": {"shortcut": False, "tool_search": True},
     "context": {"context": True},
 }
 """Options of the arms that need no tools by name."""
 _CHANGES: Final = "changes"
-_ALL: Final = "all"
 
 
 def arms_named(names: Sequence[str], *, may_write: Collection[str] = ()) -> list[Arm]:
@@ -58,7 +57,7 @@ def arms_named(names: Sequence[str], *, may_write: Collection[str] = ()) -> list
     Raises:
         ConfigurationError: a name is unknown, or an arm lacks what it needs.
     """
-    known = {WITHOUT, *_FEATURES, _CHANGES, _ALL}
+    known = {WITHOUT, *_ARM_OPTIONS, _CHANGES, "all"}
     arms: list[Arm] = []
     times: Counter[str] = Counter()
     for name in names:
@@ -89,8 +88,8 @@ def _options_of(name: str, may_write: frozenset[str]) -> Options | None:
         if not may_write:
             raise ConfigurationError("the arm 'changes' needs the tools that may change something: --may-write NAME")
         return {"shortcut": InertiaPolicy(may_write=may_write)}
-    if name == _ALL:
+    if name == "all":
         # Without tools by name it makes look-ups alone, as by default.
         shortcut = InertiaPolicy(may_write=may_write) if may_write else True
-        return {**_HINTS, "shortcut": shortcut, "prefetch": True}
-    return _FEATURES[name]
+        return {**_HINTS_ALONE, "shortcut": shortcut, "prefetch": True}
+    return _ARM_OPTIONS[name]

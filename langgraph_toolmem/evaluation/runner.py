@@ -35,7 +35,6 @@ from langgraph_toolmem.evaluation.tasks import EvalTask
 from langgraph_toolmem.memory import ToolMemory
 
 logger = logging.getLogger(__name__)
-SETTINGS: Final = "settings.json"
 ERROR_CHARS: Final = 300
 
 
@@ -180,7 +179,7 @@ class Evaluation:
         return len(self._plan)
 
     def _check_settings(self) -> None:
-        settings, path = self._settings, self._folder / SETTINGS
+        settings, path = self._settings, self._folder / "settings.json"
         now = {
             "source": self._source.name,
             "tasks": self._source.identity(),

@@ -27,7 +27,7 @@ from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome, play_messages
 
 Split = Literal["train", "test"]
-FIELDS: Final = {"id", "split", "messages", "check"}
+TASK_FIELDS: Final = {"id", "split", "messages", "check"}
 CHECKS: Final = {"says", "calls", "never"}
 
 
@@ -120,7 +120,7 @@ def _task(item: Any, number: int) -> EvalTask:
     if not isinstance(item, dict):
         raise InputError(f"task {number} must be a JSON object, got {type(item).__name__}")
     try:
-        check_fields(f"task {number}", set(item), FIELDS)
+        check_fields(f"task {number}", set(item), TASK_FIELDS)
         messages, check = item.get("messages"), item.get("check")
         if isinstance(check, dict):
             check_fields(f"`check` of task {number}", set(check), CHECKS)

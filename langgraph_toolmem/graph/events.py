@@ -60,19 +60,19 @@ class Event:
 Record: TypeAlias = list[Event]
 
 
-_READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
+_FIELD_READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
 def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that reads the fields of an event in C: all events of a memory pass it when it is opened."""
-    read = _READERS.get(kind)
+    read = _FIELD_READERS.get(kind)
     if read is None:
         names = [declared.name for declared in fields(kind)]
         read = attrgetter(*names)
         if len(names) == 1:
             # `attrgetter` returns a tuple for several names only.
             read = _one_value(read)
-        _READERS[kind] = read
+        _FIELD_READERS[kind] = read
     return read
 
 

@@ -14,7 +14,7 @@ from langgraph_toolmem.graph.provenance import encode_value, in_outputs, usual_v
 from langgraph_toolmem.graph.seen_input import from_input, value_digest
 from langgraph_toolmem.graph.sources import discover, evaluate, is_derived
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
-from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
+from langgraph_toolmem.graph.tool_graph import MAX_SOURCES, SUCCESSOR_COLUMNS, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon, canon_args, fit
@@ -146,7 +146,7 @@ def _successor(state: RunState, turn: Turn) -> Record:
     for step in turn.steps:
         if step.status != "ok":
             outcome = "model_failed"
-    return [op.Successor(windows(state), following, COLUMNS.index(outcome))]
+    return [op.Successor(windows(state), following, SUCCESSOR_COLUMNS.index(outcome))]
 
 
 def _run_seen(graph: ToolGraph, learned: LearnedTurn) -> Record:
@@ -191,7 +191,7 @@ def _repetition(state: RunState, step: ExecutedCall, tools: list[str]) -> Record
         outcome = "failed"
         if step.status == "ok":
             outcome = "ok"
-        record.append(op.Successor(keys, step.tool, COLUMNS.index(f"{step.chosen_by}_{outcome}")))
+        record.append(op.Successor(keys, step.tool, SUCCESSOR_COLUMNS.index(f"{step.chosen_by}_{outcome}")))
     repeated = (step.tool, canon_args(step.args)) in state.called
     record.append(op.Repeat(step.tool, int(repeated)))
     return record

@@ -37,7 +37,7 @@ from langgraph_toolmem.graph.sources import evaluate, is_derived, words_before
 from langgraph_toolmem.graph.state import RunState, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon, is_unread
-from langgraph_toolmem.text.extents import A_NUMBER, END, after_name, is_open, right_of
+from langgraph_toolmem.text.extents import A_NUMBER, TEXT_END, after_name, is_open, right_of
 from langgraph_toolmem.text.requests import left_over
 from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
 
@@ -205,7 +205,7 @@ class Provenance:
         for near in self._neighbours:
             if near.tool == tool:
                 known.add(_word_after(near.text, canon(near.args.get(parameter, ABSENT))))
-        several = len(known - {END, A_NUMBER}) >= 2
+        several = len(known - {TEXT_END, A_NUMBER}) >= 2
         # A word that past requests had is no new one, and may belong to the name.
         return bool(self._graph.cases.having(following)) or not several
 
@@ -271,11 +271,11 @@ def _left_before(text: str, made: tuple[str, ...]) -> frozenset[str]:
 
 @cached(mebibytes=4)
 def _word_after(request: str, value: str) -> str:
-    """Return the word that stood right after a value in a past request; END if there was none."""
+    """Return the word that stood right after a value in a past request; TEXT_END if there was none."""
     text = read_text(request)
     span = text.find(value)
     if span is None:
-        return END
+        return TEXT_END
     return right_of(text, span[1])
 
 

@@ -25,7 +25,7 @@ from langgraph_toolmem.runs.values import ABSENT, canon
 from langgraph_toolmem.text.looks import MONTHS
 from langgraph_toolmem.text.values import is_word, read_text
 
-END: Final = "$"
+LINE_END: Final = "$"
 """Stands for the end of a line, right of a value."""
 
 
@@ -196,7 +196,7 @@ class SeenInput:
         line_after = self._text[end : end + around].split("\n", 1)[0]
         before = _words_of(line_before)
         after = _words_of(line_after)
-        right = END
+        right = LINE_END
         if after:
             right = after[0]
         # Marks alone tell no place: `= "` stands before each attribute of a tag.
@@ -337,7 +337,7 @@ def _between_words(left: str, right: str) -> BetweenWords:
         before = rf"(?<!\w){before}"
     if left[-1].isalnum():
         before = rf"{before}(?!\w)"
-    if right == END:
+    if right == LINE_END:
         stop = r"(?:\n|\Z)"
     else:
         stop = re.escape(right)

@@ -21,7 +21,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.text import digest
 
-MOST: Final = 2.0**53
+EXACT_BELOW: Final = 2.0**53
 """Counts and times below it are whole in floating point."""
 DIGITS_OF_KEY: Final = 8
 """Digits of the digest by which a row that is left out is named: its key may be a user's text."""
@@ -45,7 +45,7 @@ class Scalar(CellShape):
     """Values of some types; numbers are finite and below a limit."""
 
     types: frozenset[type]
-    below: float = MOST
+    below: float = EXACT_BELOW
 
     def fit(self, values: Collection[Any]) -> bool:
         """See `CellShape`."""
@@ -87,7 +87,7 @@ class AnyText(CellShape):
 
 
 def _is_number(text: str) -> bool:
-    # `isdecimal` is True of Arabic digits too. 15 digits are below `MOST`.
+    # `isdecimal` is True of Arabic digits too. 15 digits are below `EXACT_BELOW`.
     return text.isdecimal() and text.isascii() and len(text) < 16
 
 
@@ -255,7 +255,7 @@ NOTHING: Final = Scalar(frozenset({type(None)}))
 DIGITS: Final = AnyText(digits=True)
 """A whole number as the key of a row."""
 JSON_OBJECT: Final = AnyText("{", "}")
-PLAIN: Final = Whatever()
+ANYTHING: Final = Whatever()
 CONTRIBUTORS: Final = RowsOf(RowsOf(RecordOf((ListOf(TEXT), ListOf(TEXT)))))
 """``key -> item -> [runs, users]``."""
 
@@ -302,7 +302,7 @@ def _of(hint: Any) -> CellShape:
     others = [part for part in parts if part is not type(None)]
     if origin in (Union, UnionType) and len(others) == 1 and len(parts) == 2:
         return OrNone(_of(others[0]))
-    return PLAIN
+    return ANYTHING
 
 
 _SCALARS: Final[dict[type, CellShape]] = {str: TEXT, int: WHOLE, float: NUMBER, bool: WHOLE}

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.graph.seen_input import END, day_of, from_date, from_input, full_dates, later
+from langgraph_toolmem.graph.seen_input import LINE_END, day_of, from_date, from_input, full_dates, later
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon
 from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
@@ -403,7 +403,7 @@ def _describe_input(kind: str, rest: str) -> str:
     first, _, last = rest.rpartition("|")
     if kind == "pa":
         end = f"“{last}”"
-        if last == END:
+        if last == LINE_END:
             end = "the end of the line"
         return f"what stands between “{first}” and {end} in the prompt"
     if kind == "xf":

@@ -24,7 +24,7 @@ from langgraph_toolmem.graph.events import Event, Forgotten, Plain, Record, read
 from langgraph_toolmem.graph.shapes import CellShape
 from langgraph_toolmem.graph.state import slot_key
 
-COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
+SUCCESSOR_COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
 
 OPEN: Final = "?"
@@ -339,7 +339,7 @@ class ToolGraph(_Parts):
         "tools": shapes.RowsOf(op.TOOL_NOTE),
         "counters": shapes.RowsOf(shapes.NUMBER),
         "by_tool": shapes.RowsOf(shapes.RowsOf(shapes.NUMBER)),
-        "successors": shapes.counts(len(COLUMNS)),
+        "successors": shapes.counts(len(SUCCESSOR_COLUMNS)),
         "sources": shapes.counts(2),
         "values": shapes.counts(1),
         "value_contributors": shapes.CONTRIBUTORS,
@@ -362,14 +362,14 @@ class ToolGraph(_Parts):
         ),
         "cases": CASES,
         "seen": shapes.Whatever(bytes),
-        "tables": shapes.RowsOf(shapes.PLAIN),
+        "tables": shapes.RowsOf(shapes.ANYTHING),
         "waiting": shapes.ListOf(shapes.Whatever(list)),
     }
 
     def __init__(self, tables: Iterable[type[Table]] = ()) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         limits = GRAPH_LIMITS
-        self.successors = CountTable(limits.contexts, width=len(COLUMNS))
+        self.successors = CountTable(limits.contexts, width=len(SUCCESSOR_COLUMNS))
         self.sources = CountTable(limits.slots, width=2, max_items=MAX_SOURCES)
         self.values = CountTable(limits.slots, max_items=limits.values)
         self.value_contributors = ContributorTable(limits.slots)

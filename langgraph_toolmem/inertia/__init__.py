@@ -47,7 +47,7 @@ from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_i
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards
-from langgraph_toolmem.inertia.agents import AUDIT, SHADOW, AgentPolicy, Agents, check_of
+from langgraph_toolmem.inertia.agents import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, check_of
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.calibrated import ModelTurn, Similarity, Tables
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
@@ -303,7 +303,7 @@ class Inertia(Method):
         agent: AgentPolicy,
         found_by: str,
     ) -> Record:
-        """Return the record of a turn that the model takes; its answer checks the call `found_by` SHADOW or AUDIT."""
+        """Return the record of a turn that the model takes. Its answer checks the call: SHADOW_CHECK or AUDIT."""
         core = self.core
         turn, hour = run.next_key or "", core.hour()
         record = open_turn(core.graph, state, turn, decision, user, audit=found_by == AUDIT)
@@ -610,11 +610,11 @@ def _guess(outcome: PredictionOutcome, learned: LearnedTurn) -> Guess | None:
 def _check_of_turn(
     decision: Decision, policy: InertiaPolicy, agent: AgentPolicy, forbidden: Refusal | None, *, by_context: bool
 ) -> str:
-    """Return SHADOW or AUDIT if the model's answer checks a call that would be made; otherwise ""."""
+    """Return SHADOW_CHECK or AUDIT if the model's answer checks a call that would be made; otherwise ""."""
     if not decision.would_act or forbidden is not None:
         return ""
     if agent.policy.shadow:
-        return SHADOW
+        return SHADOW_CHECK
     if policy.shadow or by_context:
         return ""
     return AUDIT

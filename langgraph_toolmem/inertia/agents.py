@@ -13,17 +13,16 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record, events_of, plain_of, records_of, rows_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.changes import MAX_TEXT
 from langgraph_toolmem.inertia.corrections import CallMade
 from langgraph_toolmem.inertia.decision import Proposal, calls_digest, digest_of_turn
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.run import Turn
 
-MAX_TEXT: Final = 300
-"""Characters of a wrong call's arguments, and of the model's act."""
-SHADOW: Final = "in shadow mode"
+SHADOW_CHECK: Final = "in shadow mode"
 AUDIT: Final = "checked by chance"
 CORRECTED: Final = "corrected by the model"
-STOPPED: Final = "stopped by a person"
+STOPPED_BY_A_PERSON: Final = "stopped by a person"
 """The ways in which a wrong call is found."""
 
 
@@ -88,7 +87,7 @@ class CheckOpened(Event):
 
     Attributes:
         turn: key of the model turn.
-        found_by: SHADOW, or AUDIT.
+        found_by: SHADOW_CHECK, or AUDIT.
         agent: key of the agent.
         run, user: digests of the run and of its user.
         hour: since 1970.
@@ -256,7 +255,7 @@ class Agents(Table):
         if opened is None:
             return
         # Audits are in the budget's figures. A shadow row says what an agent would save before it may act.
-        if opened.found_by == SHADOW:
+        if opened.found_by == SHADOW_CHECK:
             row = self._row(opened.agent)
             row.checks += 1
             row.right += right
@@ -330,7 +329,7 @@ class Agents(Table):
         """Return the record of a call of the memory that a person refused or edited."""
         [step, *_] = learned.turn.steps
         instead = act_in_words(learned.turn) if step.review == "edited" else "refused"
-        return [_wrong_in(learned, STOPPED, tool, canonical(step.args), instead)]
+        return [_wrong_in(learned, STOPPED_BY_A_PERSON, tool, canonical(step.args), instead)]
 
     # --- reported ---
 

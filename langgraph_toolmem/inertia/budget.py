@@ -146,6 +146,19 @@ class CheckCounts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class FoldedBucket:
+    """The bucket at the latest block with a cost.
+
+    Attributes:
+        room: misses left in it.
+        at: first turn of that block.
+    """
+
+    room: float
+    at: int
+
+
 class Budget(Table):
     """Misses by blocks of turns, and the results of checks.
 
@@ -168,7 +181,7 @@ class Budget(Table):
         super().__init__(graph)
         self.blocks: dict[str, dict[str, BlockCosts]] = {READS: {}, WRITES: {}}
         self.record = {READS: CheckCounts(), WRITES: CheckCounts()}
-        self._folded: dict[tuple[tuple[str, ...], float], tuple[float, int]] = {}  # until a cell changes
+        self._folded: dict[tuple[tuple[str, ...], float], FoldedBucket] = {}  # until a cell changes
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -235,14 +248,14 @@ class Budget(Table):
         flow = INFLOW * allowed / 100
         if (kinds, allowed) not in self._folded:
             self._folded[kinds, allowed] = self._fold(kinds, FIRST if allowed else 0.0, flow)
-        room, at = self._folded[kinds, allowed]
+        bucket = self._folded[kinds, allowed]
         # A checked turn without a reported end was answered with text: all but the latest count as misses. A host that
         # answers many users at once has running turns, which are not misses yet.
         unreported = max(0.0, self.graph.counters.get("would_act_open", 0) - self.in_flight)
-        return min(CAPACITY, room + (self.graph.turns - at) * flow) - unreported
+        return min(CAPACITY, bucket.room + (self.graph.turns - bucket.at) * flow) - unreported
 
-    def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
-        """Return the content of the bucket at the latest block with a cost, and that block's first turn."""
+    def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> FoldedBucket:
+        """Return the bucket at the latest block with a cost."""
         costs: dict[int, float] = {}
         for kind in kinds:
             for block, cost in self.blocks[kind].items():
@@ -253,7 +266,7 @@ class Budget(Table):
         for nth, total in sorted(costs.items()):
             room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - total
             at = nth * BLOCK
-        return room, at
+        return FoldedBucket(room, at)
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one."""

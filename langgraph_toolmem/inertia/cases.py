@@ -89,7 +89,7 @@ MEDIA: Final = "media"
 SURE: Final = 0.5
 """A miss of a guess with less confidence is explained: the call would not have been made."""
 
-_WORD: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
+_WORD_OR_NUMBER: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
 _NUMBERED: Final = re.compile(r"\d{3}|\d-\d")
 """A key with such digits is a value: an id, a date."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -185,7 +185,7 @@ def _fact(place: str, value: str, mark: str = ".") -> str:
     return mark + _key("place", place) + _key("value", value)
 
 
-_MEDIA: Final = _fact(MEDIA, "")[:9]
+_MEDIA_FACT: Final = _fact(MEDIA, "")[:9]
 """Mark and place of the fact that represents the pictures and files of a request."""
 
 
@@ -224,7 +224,7 @@ class Case:
     @property
     def has_media(self) -> bool:
         """Return True if the request had pictures or files."""
-        return any(fact.startswith(_MEDIA) for fact in self.facts)
+        return any(fact.startswith(_MEDIA_FACT) for fact in self.facts)
 
     @property
     def is_unsure_miss(self) -> bool:
@@ -451,7 +451,7 @@ class Cases(Table):
     def _read_text(self, where: str, text: str, today: int, facts: Facts) -> None:
         """A word counts by the two words before it; ids and names among these do not."""
         before = ("", "")
-        for word in _WORD.findall(text[: LIMITS.text].lower()):
+        for word in _WORD_OR_NUMBER.findall(text[: LIMITS.text].lower()):
             place = SEPARATOR.join((where, *before))
             if word[0].isdigit() or word[-1].isdigit():
                 _read_number(place, word, today, facts)
@@ -464,7 +464,7 @@ class Cases(Table):
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
         """Return why past cases forbid a call with these facts; "" if they do not."""
-        pair = self._pairs.get(pair_key(state, tool), _NOTHING)
+        pair = self._pairs.get(pair_key(state, tool), _NO_CASES)
         summary = pair.summary
         enough = FOR_CHANGES if changes else FOR_LOOK_UPS
         # Ids and names are new in each run: as facts they would send every turn to the model.
@@ -505,7 +505,7 @@ class Cases(Table):
         """
         confidence = 0.9
         judged = hits = 0
-        for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values():
+        for case in self._pairs.get(pair_key(state, tool), _NO_CASES).cases.values():
             if case.made and not case.is_unsure_miss:
                 judged += 1
                 hits += case.hit
@@ -520,7 +520,7 @@ class Cases(Table):
         The memory does not read them: without this rule, a request with the same words and another picture got the
         first one's call.
         """
-        pair = self._pairs.get(pair_key(state, tool), _NOTHING)
+        pair = self._pairs.get(pair_key(state, tool), _NO_CASES)
         least = (FOR_CHANGES if changes else FOR_LOOK_UPS).least
         if not state.media:
             # "Is this covered?" without the picture is less specific than the requests that led to the call.
@@ -532,7 +532,7 @@ class Cases(Table):
         return None
 
 
-_NOTHING: Final = PairCases()
+_NO_CASES: Final = PairCases()
 
 
 def pair_key(state: RunState, tool: str) -> str:

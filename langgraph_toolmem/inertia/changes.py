@@ -15,7 +15,7 @@ from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.runs.run import ExecutedCall
 
 MAX_TEXT: Final = 300
-"""Characters of a change's arguments, and of its result."""
+"""Characters of the arguments and of the result of a call that a report shows."""
 
 
 @dataclass(slots=True)

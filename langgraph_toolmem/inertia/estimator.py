@@ -1,7 +1,7 @@
 """The probability that the model's next turn is exactly a candidate: one ridge logistic regression.
 
 It has the columns of `COLUMNS`, is fitted by Newton's method to the latest candidates with a known outcome, and is
-regularised towards `PRIOR`, which was fitted to recorded runs of other agents: without evidence only `PRIOR` decides.
+regularised towards `PRIOR_WEIGHTS`, fitted to recorded runs of other agents: without evidence they alone decide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS: Final = (
 )
 """The columns; an intercept comes after them."""
 # Fitted once, to six sets of recorded runs that were read cold. Fits without one of the sets are almost equal.
-PRIOR: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
+PRIOR_WEIGHTS: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
 """The coefficients of a memory without evidence."""
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
@@ -174,7 +174,7 @@ class Estimator(Table):
             amounts = np.array([example.amount for example in known], dtype=np.float64)
             weights = fit(columns, hits, amounts)
         else:
-            weights = np.array(PRIOR)
+            weights = np.array(PRIOR_WEIGHTS)
         self._fitted = _Fit(settled, weights)
         return weights
 
@@ -188,14 +188,14 @@ class Estimator(Table):
 
 
 def fit(columns: Floats, hits: Floats, amounts: Floats) -> Floats:
-    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - PRIOR|², the intercept last.
+    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - PRIOR_WEIGHTS|², intercept last.
 
     Each example is weighted by its entry in `amounts`.
     """
     import numpy as np
 
     ridge = 0.5
-    x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(PRIOR)
+    x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(PRIOR_WEIGHTS)
 
     def loss(w: Floats) -> float:
         odds = x @ w

@@ -61,9 +61,9 @@ MAX_KEPT: Final = 1_024
 """Limit of kept results, and of kept answers."""
 MAKES_CALLS: Final = "context_calls"
 """Counter of a tool: look-ups that were executed before the model was asked."""
-TAKES: Final = "context_seconds"
+CONTEXT_SECONDS: Final = "context_seconds"
 """Counter of a tool: seconds that they took together."""
-UNWATCHED: Final = (
+CONTEXT_UNWATCHED: Final = (
     "No context is prefetched yet: results are served by a Recorder at the tools. Pass them as ToolNode(tools, "
     "wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)."
 )
@@ -346,7 +346,7 @@ class ContextLookups:
             return True
         # The results are not served yet: each look-up would be executed twice.
         if not self._recorded and not self.store.watched:
-            warn_once(UNWATCHED)
+            warn_once(CONTEXT_UNWATCHED)
             return True
         # The provider continues from the request with the exchange, and the host's next request lacks it.
         if _keeps_conversations(call.model, call.settings) or self._refused_by(call).data:
@@ -454,13 +454,13 @@ class ContextLookups:
     def _expected_seconds(self, tool: str) -> float:
         known = self._inertia.core.graph.by_tool.get(tool, {})
         calls = known.get(MAKES_CALLS, 0.0)
-        return known.get(TAKES, 0.0) / calls if calls else 0.0
+        return known.get(CONTEXT_SECONDS, 0.0) / calls if calls else 0.0
 
     def _note_seconds(self, tool: str, seconds: float) -> None:
         core = self._inertia.core
         if not core.read_only:
             with core.lock:
-                core.apply(None, [ToolCount(tool, MAKES_CALLS, 1), ToolCount(tool, TAKES, round(seconds, 4))])
+                core.apply(None, [ToolCount(tool, MAKES_CALLS, 1), ToolCount(tool, CONTEXT_SECONDS, round(seconds, 4))])
 
     # --- after it has answered ---
 

@@ -41,7 +41,7 @@ from langgraph_toolmem.text.words import words
 
 LEVEL: Final = 0.05
 """Significance level of the test: share of the familiar requests that it may refuse."""
-ENOUGH: Final = 8
+LEAST_WORDINGS: Final = 8
 """Right predictions that the test needs. The requests of all tools together count like as many of the tool's own."""
 
 _QUESTION: Final = re.compile("[?؟？]")
@@ -124,11 +124,11 @@ class NoveltyRecord(Table):
         of_tool = self.spread.get(tool, [])
         of_all = self.spread.get("", [])
         # With fewer right predictions the memory knows too few wordings to treat a new word as usual.
-        if len(of_all) < ENOUGH:
+        if len(of_all) < LEAST_WORDINGS:
             return 0.0
         new = round(new, 4)  # as it is kept, so that an equal share compares as equal
-        by_all = ENOUGH * _at_least(of_all, new) / (len(of_all) + 1)
-        return (_at_least(of_tool, new) + by_all) / (len(of_tool) + ENOUGH)
+        by_all = LEAST_WORDINGS * _at_least(of_all, new) / (len(of_all) + 1)
+        return (_at_least(of_tool, new) + by_all) / (len(of_tool) + LEAST_WORDINGS)
 
     def refusal(self, tool: str, new: float | None) -> Refusal | None:
         """Return why a request is unfamiliar; None if it is familiar."""

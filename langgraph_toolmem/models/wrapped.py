@@ -46,7 +46,7 @@ from langgraph_toolmem.turn.step import Call, Step
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
-NO_CONFIG: Final = (
+CALLER_UNKNOWN: Final = (
     "%s was called without a config, so its thread and user are unknown and the memory is not asked. Call it inside a "
     "graph, or pass the node's config: model.invoke(messages, config). (Async nodes before Python 3.11 must pass it.)"
 )
@@ -161,7 +161,7 @@ class ModelMemory:
         # Without thread and user, runs of different people would be treated as one.
         given = _GIVEN.get()
         if not (given or {}).get("configurable") and var_child_runnable_config.get() is None:
-            warn_once(NO_CONFIG, self.name)
+            warn_once(CALLER_UNKNOWN, self.name)
             return None
         with self.at_model.errors:
             return self._turn(model, messages, kwargs, ensure_config(given))
@@ -416,7 +416,7 @@ def _busy() -> Iterator[None]:
         _BUSY.set(before)
 
 
-_END: Final = object()
+_EXHAUSTED: Final = object()
 
 
 def _within(chunks: Iterator[Any], context: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
@@ -424,8 +424,8 @@ def _within(chunks: Iterator[Any], context: Callable[..., Any], *arguments: Any)
     # A reader may ask this or another model between two chunks: that call must not find these values.
     while True:
         with context(*arguments):
-            chunk = next(chunks, _END)
-        if chunk is _END:
+            chunk = next(chunks, _EXHAUSTED)
+        if chunk is _EXHAUSTED:
             return
         yield chunk
 

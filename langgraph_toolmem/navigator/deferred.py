@@ -49,7 +49,7 @@ from langgraph_toolmem.navigator.providers import (
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, name_of, read_tools
-from langgraph_toolmem.turn.hints import NOTHING, Line, Scope, StepOutput, left_out_now
+from langgraph_toolmem.turn.hints import NO_OUTPUT, Line, Scope, StepOutput, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, Step
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
-SURE: Final = 0.55
+LEAST_VOTE: Final = 0.55
 """Least share of the votes of similar requests that reveals a tool without a search."""
 MAX_ABOUT: Final = 160
 MAX_CHOICES: Final = 1_200
@@ -624,24 +624,24 @@ class RevealTools(Step["Navigator"]):
         """Return the tools that similar requests called, of those that are found by search."""
         # Only the portable way can show a tool outside a search: the providers' blocks need a search to answer.
         if way_of(call.model, self.deferred.options.mode) != "portable":
-            return NOTHING
+            return NO_OUTPUT
         tools: Iterable[Any] = call.offered
         if self.given is not None:
             tools = self.given
         hidden = set(self.deferred.names(tools)) - call.left_out.keys() - revealed_in(call.messages).keys()
         if not hidden:
-            return NOTHING
+            return NO_OUTPUT
         precedents = self.method.tool_search.precedents(call.user_id)
         if precedents is None:
-            return NOTHING
+            return NO_OUTPUT
         votes = precedents.votes(self.core.read(call.messages, call.thread_id).request)
         specs = self.deferred.specs(tools)
         likely = []
         for name, vote in votes.items():
-            if vote >= SURE and name in hidden and name in specs:
+            if vote >= LEAST_VOTE and name in hidden and name in specs:
                 likely.append(name)
         if not likely:
-            return NOTHING
+            return NO_OUTPUT
 
         def most_votes_first(name: str) -> tuple[float, str]:
             return -votes[name], name

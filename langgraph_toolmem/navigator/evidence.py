@@ -32,7 +32,7 @@ MAX_DAYS: Final = 32
 MOST_DAYS: Final = MAX_DAYS - 1
 """Days of which uses are known."""
 MAX_TARGETS: Final = 5_000
-MAX_SOURCES: Final = 64
+MAX_LINKS: Final = 64
 """Tools counted per day, and links into each; where there are more, those that come first."""
 MAX_PATHS: Final = 96
 """Paths kept of one tool's outputs."""
@@ -381,7 +381,7 @@ class NavigatorEvidence(Table):
 
 
 def _count_source(sources: dict[str, int], tool: str) -> None:
-    if tool in sources or len(sources) < MAX_SOURCES:
+    if tool in sources or len(sources) < MAX_LINKS:
         sources[tool] = sources.get(tool, 0) + 1
 
 

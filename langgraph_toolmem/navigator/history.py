@@ -93,10 +93,10 @@ def plain_path(path: str) -> str:
     """Return a path of the evidence graph in this package's form: ``$[0].id`` and ``[*].id`` are ``[].id``."""
     path = _ELEMENT.sub("", path)
     path = _TABLE.sub("[]", path).removeprefix("$").lstrip(".")
-    return _INDEX.sub("[]", path)
+    return _SUBSCRIPT.sub("[]", path)
 
 
 # Compiled once: a memory with thousands of flows takes them all anew for each plan.
 _ELEMENT = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
 _TABLE = re.compile(r"\.\*~?")
-_INDEX = re.compile(r"\[[^\[\]]*\]")
+_SUBSCRIPT = re.compile(r"\[[^\[\]]*\]")

@@ -89,7 +89,7 @@ class NaviLimits:
 NAVI_LIMITS: Final = NaviLimits()
 # "nostream": a decision is JSON, which an app that streams the model's tokens would show to its user.
 _CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
-_REASONS: Final = {
+_STOP_REASONS: Final = {
     "unreadable": "the decision could not be read, not even when it was asked for again",
     "limit": "the limit of decisions for one request is reached",
     "no progress": "the last decisions brought nothing new",
@@ -400,7 +400,7 @@ class NaviSteps:
 
     def _conclude(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
         record, answer = _record(state), None
-        reason = _REASONS[record["stop"]]
+        reason = _STOP_REASONS[record["stop"]]
         if record["stop"] != "unreadable":  # a model that cannot follow the form is not asked again
             prompt = closing_messages(record, self._messages(state), reason)
             try:
@@ -478,7 +478,7 @@ def _record(state: Any) -> NaviRecord:
 
 
 def _why_to_stop(record: NaviRecord, steps_left: Any) -> Stop:
-    """Return the reason why the run ends after this round, as a key of `_REASONS`; "" if it continues."""
+    """Return the reason why the run ends after this round, as a key of `_STOP_REASONS`; "" if it continues."""
     if record["decisions"] >= NAVI_LIMITS.decisions:
         return "limit"
     if record["idle"] >= NAVI_LIMITS.idle:

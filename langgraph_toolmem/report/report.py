@@ -19,7 +19,6 @@ from langgraph_toolmem.report.savings import NOTHING_SAVED, MeanCall, Saved, Tok
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
-_SHADOW: Final = "shadow"
 """Mode of an agent that only predicts."""
 
 
@@ -338,7 +337,7 @@ class Report:
     def _watches_only(self) -> bool:
         """Return True if all agents are in shadow mode."""
         modes = {agent["mode"] for agent in self["inertia"].get("agents", ())}
-        return modes == {_SHADOW} and not self.saved.calls
+        return modes == {"shadow"} and not self.saved.calls
 
     def worth(self) -> list[str]:
         """Return the memory's savings or possible savings, and the processor time that it used."""
@@ -441,7 +440,7 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
         never = f"; never without the model: {', '.join(agent['never'])}"
     result = f"It saved {agent['saved']:,} of {agent['turns']:,} model calls."
     # "It saved 0" would read as a failure of an agent in shadow mode.
-    if agent["mode"] == _SHADOW and not agent["saved"]:
+    if agent["mode"] == "shadow" and not agent["saved"]:
         result = f"It watched {agent['turns']:,} model calls."
     return f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. {result}"
 

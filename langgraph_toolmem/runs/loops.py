@@ -76,7 +76,7 @@ _RUNNING = re.compile(
     r"\b(?:pending|queued|running|processing|waiting|building|starting|scheduled|in[ _-]progress"
     r"|not (?:yet )?(?:ready|done|finished|complete))"
 )
-_DIGITS = re.compile(r"\d+")
+_DIGIT_RUNS = re.compile(r"\d+")
 
 
 class LoopOutcome(NamedTuple):
@@ -299,7 +299,7 @@ def _masked(call: ExecutedCall) -> str:
     # The longest first: a value may be part of a longer one.
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, "·")
-    return " ".join(_DIGITS.sub("0", text).split())
+    return " ".join(_DIGIT_RUNS.sub("0", text).split())
 
 
 def _is_empty(output: Any, args: Mapping[str, Any]) -> bool:
@@ -364,7 +364,7 @@ def _near_value(before: Any, now: Any) -> bool:
 
 def _parts(text: str) -> list[str]:
     """Return the words of a text, or the names in a path, without numbers."""
-    return words(_DIGITS.sub(" ", posixpath.normpath(text)))
+    return words(_DIGIT_RUNS.sub(" ", posixpath.normpath(text)))
 
 
 def _types(args: Mapping[str, Any]) -> dict[str, type]:

@@ -229,7 +229,7 @@ def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
 # --- kinds of user messages; English, and a few words of other languages ---
 
 # A mark that stands for words, such as "###STOP###" or "[DONE]".
-_MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
+_BRACKETED = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 # Questions at the end of an answer that ask for nothing: a message after them is a new request.
 _COURTESY = re.compile(
@@ -263,13 +263,13 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 # Words that point at one of several things: they make no topic.
-_STOP: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
+_SAYING_NOTHING: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
 
 
 def asks_nothing(text: str) -> bool:
     """Return True if a message only says thanks, yes or hello, or is a mark."""
     # Simulated users of benchmarks end a conversation with a mark such as ###STOP###.
-    unmarked = _MARK.sub(" ", text).replace("’", "'")
+    unmarked = _BRACKETED.sub(" ", text).replace("’", "'")
     if not unmarked.strip() or is_small_talk(unmarked, _SMALL):
         return True
     return bool(_THANKS.match(unmarked)) and not _is_request(unmarked)
@@ -322,7 +322,7 @@ def _is_order(sentence: str) -> bool:
 def _content_words(text: str) -> set[str]:
     stems = set()
     for word in words(text):
-        if word not in _STOP:
+        if word not in _SAYING_NOTHING:
             stems.add(stem(word))
     return stems
 

@@ -230,8 +230,8 @@ def _is_table(value: dict[str, Any]) -> bool:
 
 # --- values for parameters ---
 
-_TYPES: Final = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,)}
-_NUMBER = re.compile(r"-?\d+(\.\d+)?$")
+_JSON_TYPES: Final = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,)}
+_PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 
 def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
@@ -240,7 +240,7 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
         return value
     declared = schema.get("type")
     # The usual case, on the path of every prediction. By `type`: a bool is an int to `isinstance`.
-    if isinstance(declared, str) and type(value) in _TYPES.get(declared, ()):
+    if isinstance(declared, str) and type(value) in _JSON_TYPES.get(declared, ()):
         return value
     kinds = _kinds(schema)
     if not kinds:
@@ -309,7 +309,7 @@ def _as_integer(value: Any) -> Any:
 
 def _as_number(value: Any) -> Any:
     if isinstance(value, str):
-        if len(value) > VALUE_LIMITS.characters or not _NUMBER.match(value):
+        if len(value) > VALUE_LIMITS.characters or not _PLAIN_NUMBER.match(value):
             return ABSENT
         if "." in value:
             return float(value)

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.stores.database")
 
 NAME: Final = "memory.db"
-FORMAT: Final = 3
-MARK: Final = int.from_bytes(b"tmem", "big")
+DATABASE_FORMAT: Final = 3
+APPLICATION_ID: Final = int.from_bytes(b"tmem", "big")
 READ_SECONDS: Final = 3.0
 """Seconds of the processor that one access may take: pages that point in circles would be read without an end."""
-END: Final = 1 << 62
+MAX_NUMBER: Final = 1 << 62
 """No row has this number, or a larger one: SQLite stops at 2^63."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
@@ -249,8 +249,8 @@ class Database:
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
             database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
-        database.execute(f"PRAGMA application_id = {MARK}")
-        database.execute(f"PRAGMA user_version = {FORMAT}")
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute(f"PRAGMA user_version = {DATABASE_FORMAT}")
         database.execute("COMMIT")
 
     def _begin_log(self, database: sqlite3.Connection) -> None:
@@ -334,7 +334,7 @@ def readable_rows(
     rows: dict[int, tuple[Any, ...]] = {}
     lost = list[range]()
     disordered = False
-    sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < {END} ORDER BY rowid"
+    sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < {MAX_NUMBER} ORDER BY rowid"
     start: int | None = 1
     while start is not None:
         last = start - 1
@@ -355,7 +355,7 @@ def readable_rows(
                 rows[last] = tuple(row_before[1:])
             start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
             if start != last + 1:
-                lost.append(range(last + 1, start or END))
+                lost.append(range(last + 1, start or MAX_NUMBER))
     if disordered:
         lost += _find_skipped(database, f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid = ?", rows)
     if gaps is not None:
@@ -393,13 +393,13 @@ def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[
                     begin = number + 1
         if begin < gap.stop:
             lost.append(range(begin, gap.stop))
-    first = min(rows, default=END)
+    first = min(rows, default=MAX_NUMBER)
     return [gap for gap in lost if gap.start > first]
 
 
 def refuse_circles(number: int, last: int) -> None:
     """Raise sqlite3.DatabaseError if a row does not come after the last one: pages point in circles."""
-    if not last < number < END:
+    if not last < number < MAX_NUMBER:
         raise sqlite3.DatabaseError("row numbers do not increase")
 
 
@@ -409,7 +409,7 @@ def _next_readable(database: sqlite3.Connection, sql: str, first: int) -> int | 
     doubled = [1 << power for power in range(one_by_one.bit_length(), 62)]
     for step in (*range(one_by_one), *doubled):
         start: int = first + step
-        if start >= END:
+        if start >= MAX_NUMBER:
             break
         with suppress(sqlite3.DatabaseError):
             _row_from(database, sql, start)
@@ -474,11 +474,11 @@ def _check(database: sqlite3.Connection, name: str) -> bool:
     # Then the mark: another process may make both between the two.
     [(mark,)] = database.execute("PRAGMA application_id").fetchall()
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
-    if mark != MARK and (mark or schema):
+    if mark != APPLICATION_ID and (mark or schema):
         raise StorageError(f"{name} is a database of another program; move it away.")
-    if mark == MARK and version != FORMAT:
+    if mark == APPLICATION_ID and version != DATABASE_FORMAT:
         of, advice = "an older", "begin in a new folder"
-        if version > FORMAT:
+        if version > DATABASE_FORMAT:
             of, advice = "a newer", "update it"
         raise StorageError(f"{name} was written by {of} version of this package (format {version}); {advice}.")
     has_numbers = False
@@ -486,10 +486,10 @@ def _check(database: sqlite3.Connection, name: str) -> bool:
         _check_part(kind, table, sql)
         has_numbers = has_numbers or table == "sqlite_sequence"
     if has_numbers:
-        usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {END}"
+        usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {MAX_NUMBER}"
         if database.execute(f"SELECT 1 FROM sqlite_sequence WHERE NOT ({usable}) LIMIT 1").fetchone():
             raise sqlite3.DatabaseError("the number of the last row is none")
-    return bool(mark == MARK)
+    return bool(mark == APPLICATION_ID)
 
 
 def _check_part(kind: Any, name: Any, sql: Any) -> None:
@@ -538,8 +538,8 @@ def _quarantine(path: Path) -> str:
     rows, lost = 0, ""
     with closing(sqlite3.connect(path, isolation_level=None)) as new, suppress(sqlite3.DatabaseError):
         new.execute("BEGIN IMMEDIATE")  # a kill leaves an empty file: tables without the mark are another program's
-        new.execute(f"PRAGMA application_id = {MARK}")
-        new.execute(f"PRAGMA user_version = {FORMAT}")
+        new.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        new.execute(f"PRAGMA user_version = {DATABASE_FORMAT}")
         rows, lost = copy_rows(aside, new)
         new.execute("COMMIT")
     return f"{path.name} was damaged and renamed to {aside.name}; {rows:,} rows of it were kept{lost}"
@@ -573,7 +573,7 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
 
 
 def _span(numbers: range) -> str:
-    return f"from {numbers.start} on" if numbers.stop == END else f"{numbers.start} to {numbers.stop - 1}"
+    return f"from {numbers.start} on" if numbers.stop == MAX_NUMBER else f"{numbers.start} to {numbers.stop - 1}"
 
 
 def _restore(lost: LostFrames, path: Path, database: sqlite3.Connection) -> str:

@@ -38,10 +38,10 @@ Fallback: TypeAlias = Literal["error", "memory"]
 T = TypeVar("T", bound=Table)
 
 SNAPSHOT: Final = "graph.pickle"
-BEFORE: Final = "graph.pickle.1"
-_COLUMNS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS BLOB), CAST(run AS BLOB), CAST(body AS BLOB),
-    checksum FROM events"""
-_LAST: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
+OLDER_SNAPSHOT: Final = "graph.pickle.1"
+_SELECT_EVENTS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS BLOB), CAST(run AS BLOB),
+    CAST(body AS BLOB), checksum FROM events"""
+_LAST_SEQ: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
 INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, number)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?6 AND number = ?7))"""
@@ -147,7 +147,7 @@ class StoredRow:
 
 
 def read_rows(found: Iterable[Sequence[Any]]) -> list[StoredRow]:
-    """Read rows of the columns of `_COLUMNS`; raise sqlite3.DatabaseError if their numbers do not increase."""
+    """Read rows of the columns of `_SELECT_EVENTS`; raise sqlite3.DatabaseError if their numbers do not increase."""
     rows = list[StoredRow]()
     last = 0
     for seq, number, *cells, checksum in found:
@@ -205,7 +205,7 @@ class EventLog(Database):
 
     def read(self, where: str, values: Sequence[Any] = ()) -> list[StoredRow]:
         """Return the rows of a condition, by `seq`; raise StorageError if the file cannot be read."""
-        sql = f"{_COLUMNS} WHERE {where} ORDER BY seq"
+        sql = f"{_SELECT_EVENTS} WHERE {where} ORDER BY seq"
         if self.read_only and self.path is not None:
             return read_rows(query_readonly(self.path, sql, values) or [])
         if self.empty:
@@ -284,14 +284,14 @@ class EventStore:
     def _begin(self, database: EventLog) -> None:
         """Fill the graph, and name what is missing."""
         try:
-            database.ask(_LAST)
+            database.ask(_LAST_SEQ)
         except StorageError as error:
             if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
                 raise
         self._load()
         with suppress(StorageError):
             # Numbers of rows are never given twice, so a gap behind the graph is a loss.
-            last = sum(last for (last,) in database.ask(_LAST))
+            last = sum(last for (last,) in database.ask(_LAST_SEQ))
             if last > self.upto:
                 self.refresh()  # another process wrote meanwhile, or pages that look whole hold nothing
             if last > self.upto:
@@ -350,7 +350,7 @@ class EventStore:
         self.upto = self._snapshot_upto = 0
         if self.folder is None:
             return
-        for path in (self.folder / SNAPSHOT, self.folder / BEFORE):
+        for path in (self.folder / SNAPSHOT, self.folder / OLDER_SNAPSHOT):
             try:
                 found = snapshot.read_file(path)
                 self.graph.load(found["state"])
@@ -507,8 +507,8 @@ class EventStore:
         new = False  # the last row
         try:
             with self.database.writing() as database:
-                others = read_rows(database.execute(f"{_COLUMNS} WHERE seq > ? ORDER BY seq", (self.upto,)))
-                [(given,)] = database.execute(_LAST)
+                others = read_rows(database.execute(f"{_SELECT_EVENTS} WHERE seq > ? ORDER BY seq", (self.upto,)))
+                [(given,)] = database.execute(_LAST_SEQ)
                 if given < self.upto:  # the file was lost: numbers are never given twice
                     database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
                     database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
@@ -626,11 +626,11 @@ class EventStore:
                 if state is not None:
                     self.graph.load(state)
                     self._name_left_out()
-                mine = f"{_COLUMNS} WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
+                mine = f"{_SELECT_EVENTS} WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
                 self._apply_rows(read_rows(rows.execute(mine, (own,))))
                 for row in self._unsaved:
                     apply_row(self.graph, row)
-                [(last,)] = rows.execute(_LAST)
+                [(last,)] = rows.execute(_LAST_SEQ)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 # Rows of others are in the state; own rows stay until both snapshots of the store hold them.
@@ -716,7 +716,7 @@ def left_out_in_words(names: Sequence[str]) -> str:
 
 def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
     """Return the row up to which a process wrote the last snapshot; 0 if that number cannot be."""
-    [(given,)] = rows.execute(_LAST)
+    [(given,)] = rows.execute(_LAST_SEQ)
     for (upto,) in rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchall():
         if isinstance(upto, int) and upto <= given:
             return upto
@@ -725,7 +725,7 @@ def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
 
 def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
     """Put the new snapshot in place; return True if the one before it stays."""
-    newest, kept = folder / SNAPSHOT, folder / BEFORE
+    newest, kept = folder / SNAPSHOT, folder / OLDER_SNAPSHOT
     # Drafts of processes that were killed. One that is being written now stays, unless it may hold what was forgotten.
     oldest = draft.stat().st_mtime - EVENT_LIMITS.draft_seconds
     for other in folder.glob(f"{SNAPSHOT}.*.tmp"):
@@ -761,7 +761,7 @@ def inspect_folder(folder: Path, tables: Iterable[type[Table]] = ()) -> dict[str
     if log.exists():
         found["events"] = {"bytes": log.stat().st_size, "why": damage(log) or "", "rows": None, "damaged": []}
         if not found["events"]["why"]:
-            rows = read_rows(query_readonly(log, f"{_COLUMNS} ORDER BY seq") or [])
+            rows = read_rows(query_readonly(log, f"{_SELECT_EVENTS} ORDER BY seq") or [])
             found["events"]["rows"] = len(rows)
             found["events"]["damaged"] = [stored.seq for stored in rows if stored.row is None]
             for stored in rows:

@@ -20,7 +20,7 @@ from langgraph_toolmem.stores.database import NAME, Database
 
 MAX_NAMED: Final = 5
 """Damaged rows that problems name one by one."""
-_COLUMNS: Final = "number, id, key, part, text, metadata"
+_ROW_COLUMNS: Final = "number, id, key, part, text, metadata"
 
 
 class MovedError(StorageError):
@@ -200,12 +200,12 @@ class RowTable(Database):
         return [tuple(json.loads(namespace)) for namespace in self._column(sql, (_owned([owner]),))]
 
     def of_ids(self, name: str, ids: Iterable[str]) -> list[TextRow]:
-        sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT {_ROW_COLUMNS} FROM rows WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
         return self._rows(sql, (name, json.dumps(list(ids))))
 
     def page(self, name: str, start: int, size: int) -> list[TextRow]:
         """Return rows in the order in which they came first, from one on."""
-        sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? ORDER BY first LIMIT ? OFFSET ?"
+        sql = f"SELECT {_ROW_COLUMNS} FROM rows WHERE collection = ? ORDER BY first LIMIT ? OFFSET ?"
         return self._rows(sql, (name, size, start))
 
     def of_keys(self, name: str, keys: Sequence[str], most: int) -> list[FoundRow]:
@@ -221,7 +221,7 @@ class RowTable(Database):
 
     def behind(self, name: str, most: int) -> list[TextRow]:
         """Return rows that the index does not have yet, the oldest first."""
-        sql = f"""SELECT {_COLUMNS} FROM rows WHERE collection = ?1 AND number > (
+        sql = f"""SELECT {_ROW_COLUMNS} FROM rows WHERE collection = ?1 AND number > (
             SELECT indexed FROM collections WHERE name = ?1) ORDER BY number LIMIT ?2"""
         return self._rows(sql, (name, most))
 

@@ -24,10 +24,10 @@ from typing import Any, Final, NoReturn
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores.opcodes import check_opcodes
 
-FORMAT: Final = 8
-MAX_BYTES: Final = 1 << 30
-_MARK: Final = b"\x93TOOLMEM"
-_HEAD: Final = struct.Struct("<8sHQ16s")  # mark, format, length and checksum of the payload
+SNAPSHOT_FORMAT: Final = 8
+MAX_SNAPSHOT_BYTES: Final = 1 << 30
+_MAGIC: Final = b"\x93TOOLMEM"
+_HEADER: Final = struct.Struct("<8sHQ16s")  # mark, format, length and checksum of the payload
 
 
 class _Pickler(pickle.Pickler):
@@ -42,28 +42,28 @@ class _Unpickler(pickle.Unpickler):
 
 def dumps(value: Any) -> bytes:
     """Return the bytes of a file; raise GraphFileError if an object in it is not plain, or nested too deeply."""
-    out = io.BytesIO(bytes(_HEAD.size))
-    out.seek(_HEAD.size)
+    out = io.BytesIO(bytes(_HEADER.size))
+    out.seek(_HEADER.size)
     try:
         _Pickler(out, protocol=4).dump(value)
     except RecursionError:
         raise GraphFileError("the value is nested too deeply, or contains itself") from None
     data = out.getbuffer()
-    payload = data[_HEAD.size :]
-    data[: _HEAD.size] = _HEAD.pack(_MARK, FORMAT, len(payload), _checksum(payload))
+    payload = data[_HEADER.size :]
+    data[: _HEADER.size] = _HEADER.pack(_MAGIC, SNAPSHOT_FORMAT, len(payload), _checksum(payload))
     return bytes(data)
 
 
 def loads(data: bytes) -> Any:
     """Return the value of a file; raise GraphFileError if it is damaged, hostile, or of another format."""
-    if len(data) < _HEAD.size:
-        raise GraphFileError(f"truncated: {len(data)} bytes, the header alone has {_HEAD.size}")
-    mark, version, length, checksum = _HEAD.unpack_from(data)
-    if mark != _MARK:
+    if len(data) < _HEADER.size:
+        raise GraphFileError(f"truncated: {len(data)} bytes, the header alone has {_HEADER.size}")
+    mark, version, length, checksum = _HEADER.unpack_from(data)
+    if mark != _MAGIC:
         raise GraphFileError("the first bytes are not those of a memory's file")
-    if version != FORMAT:
-        raise GraphFileError(f"it has format {version}, and this release reads format {FORMAT} alone")
-    payload = memoryview(data)[_HEAD.size :]
+    if version != SNAPSHOT_FORMAT:
+        raise GraphFileError(f"it has format {version}, and this release reads format {SNAPSHOT_FORMAT} alone")
+    payload = memoryview(data)[_HEADER.size :]
     if len(payload) != length or _checksum(payload) != checksum:
         raise GraphFileError("damaged: the checksum is wrong")
     check_opcodes(payload)
@@ -95,8 +95,8 @@ def no_collections() -> Iterator[None]:
 
 def read_file(path: Path) -> Any:
     """Return the value of a file. May raise OSError, or GraphFileError if it cannot be used."""
-    if path.stat().st_size > MAX_BYTES:
-        raise GraphFileError(f"larger than {MAX_BYTES:,} bytes, more than is ever read")
+    if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+        raise GraphFileError(f"larger than {MAX_SNAPSHOT_BYTES:,} bytes, more than is ever read")
     return loads(path.read_bytes())
 
 
@@ -147,4 +147,4 @@ def _checksum(payload: memoryview) -> bytes:
 
 def check(data: bytes) -> None:
     """Raise GraphFileError if `loads` would refuse the bytes of a file that `dumps` made."""
-    check_opcodes(memoryview(data)[_HEAD.size :])
+    check_opcodes(memoryview(data)[_HEADER.size :])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-MAX_BYTES: Final = 64 << 20
+MAX_WAL_BYTES: Final = 64 << 20
 """A longer log is not looked at: each page takes 50 microseconds, and SQLite keeps a log at 4 MB if it can."""
 _LOG_HEAD: Final = struct.Struct(">8I")  # mark, format, size of a page, checkpoint, salts, checksum
 _FRAME_HEAD: Final = struct.Struct(">6I")  # number of the page, pages after a commit (else 0), salts, checksum
@@ -57,7 +57,7 @@ def find_lost_frames(path: Path) -> LostFrames | None:
     try:
         committed, salts = _read_index(Path(f"{path}-shm"))
         log_file = Path(f"{path}-wal")
-        if not _LOG_HEAD.size < log_file.stat().st_size <= MAX_BYTES:
+        if not _LOG_HEAD.size < log_file.stat().st_size <= MAX_WAL_BYTES:
             return None
         log = memoryview(log_file.read_bytes())
     except OSError:
@@ -161,7 +161,7 @@ def _image(database: bytes, size: int, frames: list[_Frame]) -> bytes:
     image = bytearray(database)
     for frame in frames:
         end = frame.page * size
-        if frame.whole and 0 < end <= MAX_BYTES + len(database):
+        if frame.whole and 0 < end <= MAX_WAL_BYTES + len(database):
             image.extend(bytes(max(0, end - len(image))))
             image[end - size : end] = frame.content
     image[18:20] = b"\x01\x01"  # a database that has no log

@@ -18,7 +18,7 @@ Span: TypeAlias = tuple[int, int]
 
 UNTIL: Final = ">"
 """Begins an extent that ends before a known word: ``">please"``, ``">."`` for a mark or the end."""
-END: Final = "."
+TEXT_END: Final = "."
 """Written for a punctuation mark, or the end of a line."""
 A_NUMBER: Final = "#"
 """Written for a number or an identifier."""
@@ -97,10 +97,10 @@ def name_start(text: Text, index: int) -> int:
 def right_of(text: Text, last: int) -> str:
     """Return the word after a span, as `UNTIL` extents write it."""
     if last + 1 >= len(text.words) or not _adjacent(text, last):
-        return END
+        return TEXT_END
     following = text.words[last + 1]
     if not is_word(following):
-        return END
+        return TEXT_END
     # Which number follows is the request's own, not a part of the place.
     if has_digit(following):
         return A_NUMBER
@@ -114,7 +114,7 @@ def after_name(text: Text, last: int) -> str:
     if is_name(_original(text, last + 1)):
         return ""
     following = right_of(text, last)
-    if following in (END, A_NUMBER):
+    if following in (TEXT_END, A_NUMBER):
         return ""
     return following
 
@@ -128,7 +128,7 @@ def until(text: Text, start: int, right: str) -> Span | None:
         following = right_of(text, last)
         if following == right:
             return start, last
-        if following == END:
+        if following == TEXT_END:
             return None
     return None
 

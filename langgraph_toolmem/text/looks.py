@@ -1,8 +1,8 @@
 """The looks of values: one regular expression for each kind of value that a text may contain.
 
 A date, a telephone number or a file is recognised by its form alone. The caller chooses the kinds to look for
-(`RANKED`, `WHOLE`, `KINDS`). A kind that is not looked for may be taken for another one: a telephone number for a
-number.
+(`RANKED`, `WHOLE_VALUES`, `KINDS`). A kind that is not looked for may be taken for another one: a telephone number for
+a number.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Kind: TypeAlias = Literal[
 ]
 """TEXT: in quotes, or a secret. DAY: a weekday. QUOTE: in quotes, before the kind of the quoted text is known."""
 
-WHOLE: Final[frozenset[Kind]] = frozenset(
+WHOLE_VALUES: Final[frozenset[Kind]] = frozenset(
     {"EMAIL", "URL", "DATE", "TIME", "AMOUNT", "PERCENT", "ID", "NUMBER", "PHONE", "FILE"}
 )
 """Kinds that the form of a value shows without the text around it."""
-RANKED: Final[frozenset[Kind]] = WHOLE | {"DAY"}
+RANKED: Final[frozenset[Kind]] = WHOLE_VALUES | {"DAY"}
 """Kinds that are removed before requests are compared: they vary within one kind of request."""
-KINDS: Final[frozenset[Kind]] = WHOLE | {"TEXT", "NAME"}
+KINDS: Final[frozenset[Kind]] = WHOLE_VALUES | {"TEXT", "NAME"}
 """All kinds. A weekday is a DATE here."""
 PLAIN: Final[frozenset[Kind]] = frozenset({"EMAIL", "URL", "DATE", "TIME", "PHONE", "AMOUNT"})
 """Kinds that the form of a value shows, whatever the name of its parameter."""

@@ -21,7 +21,7 @@ from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import words
 
-_SLOT: Final = re.compile(r"\{([^{}]+)\}")
+PATH_SLOT: Final = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ def route_of(text: str) -> EntityRoute | None:
     # "/orders.json" is about orders, too.
     path = re.sub(r"\.(?:json|xml|csv)$", "", path)
     slots: dict[str, str] = {}
-    for slot in _SLOT.finditer(path):
+    for slot in PATH_SLOT.finditer(path):
         before = path[: slot.start()]
-        slots[slot[1]] = _SLOT.sub("{}", before).rstrip("/")
-    return EntityRoute(method, _SLOT.sub("{}", path), slots)
+        slots[slot[1]] = PATH_SLOT.sub("{}", before).rstrip("/")
+    return EntityRoute(method, PATH_SLOT.sub("{}", path), slots)
 
 
 def names_in(text: str) -> str:
@@ -87,7 +87,7 @@ def names_in(text: str) -> str:
     >>> names_in("GET /repos/{owner}/pull-requests/{number}")
     ' repos  pull-requests '
     """
-    return _SLOT.sub("", text.partition(" ")[2]).replace("/", " ")
+    return PATH_SLOT.sub("", text.partition(" ")[2]).replace("/", " ")
 
 
 Shape = Literal["scalar", "flag", "object"]

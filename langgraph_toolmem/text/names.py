@@ -25,7 +25,7 @@ def _letters() -> tuple[str, str]:
 
 _UPPER, _LOWER = _letters()
 # Repeats are bounded so that a text of equal signs takes linear time (tests/unit/test_linear_expressions.py).
-_NAMES = re.compile(
+_CAPITALISED = re.compile(
     rf"\b[{_UPPER}][\w'-]{{0,60}}?[{_LOWER}][\w'-]*"
     rf"(?:\s+(?:(?:of|de|van|von|la|di|da|al|bin|ibn)\s+(?:(?:der|den|la)\s+)?)?[{_UPPER}][\w'-]*)*"
 )
@@ -37,7 +37,7 @@ _OWNER = re.compile(r"\b([a-z][\w-]{2,60})['’]s\b")
 
 def name_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the names in a text, those with a capital first; a span may be empty."""
-    for match in _NAMES.finditer(text):
+    for match in _CAPITALISED.finditer(text):
         yield _without_common_words(text, match.start(), match.end())
     for match in _OWNER.finditer(text):
         if match[1] not in LEXICON.nobodys:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.text.looks import KINDS, MONTHS, WHOLE, Kind, scanner
+from langgraph_toolmem.text.looks import KINDS, MONTHS, WHOLE_VALUES, Kind, scanner
 from langgraph_toolmem.text.names import name_spans
 from langgraph_toolmem.text.words import has_digit
 
@@ -186,7 +186,7 @@ def _is_of_word(text: str, place: int) -> bool:
 
 @cached(mebibytes=2)
 def kind_of(value: str) -> Kind | Literal[""]:
-    """Return the kind of a whole value, one of WHOLE; "" for words. A datetime is a DATE.
+    """Return the kind of a whole value, one of WHOLE_VALUES; "" for words. A datetime is a DATE.
 
     >>> kind_of("2024-05-01 10:00:00"), kind_of("#W1234567"), kind_of("in progress")
     ('DATE', 'ID', '')
@@ -195,7 +195,7 @@ def kind_of(value: str) -> Kind | Literal[""]:
     stripped = value.strip()
     if not stripped or len(stripped) > longest:
         return ""
-    pattern, kind_by_group = scanner(WHOLE)
+    pattern, kind_by_group = scanner(WHOLE_VALUES)
     if match := pattern.fullmatch(stripped):
         return kind_by_group[match.lastindex or 0]
     if " " not in stripped and has_digit(stripped):

@@ -104,7 +104,7 @@ class StepOutput(NamedTuple):
         return [Line(self.text)]
 
 
-NOTHING = StepOutput()
+NO_OUTPUT = StepOutput()
 
 
 # --- points of a run ---

@@ -42,7 +42,7 @@ setting of that name, which the provider does not store with the conversation; n
 
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
 """Values that leave a setting off."""
-_NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
+_MODEL_FIELDS: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
 """Attributes and settings that hold the model's name."""
 _CARRIERS: Final = ("extra_body", "model_kwargs", "additional_model_request_fields", "additionalModelRequestFields")
 """Mappings in which models and calls carry settings without a field of their own."""
@@ -205,7 +205,7 @@ class _Leaf:
                     self._places.append(carrier)
         self._names: list[str] = []
         for place in self._places:
-            for key in _NAMES:
+            for key in _MODEL_FIELDS:
                 self._add_name(place.get(key))
         if isinstance(model, str):
             self._names.append(model)

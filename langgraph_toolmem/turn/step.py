@@ -32,7 +32,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import (
-    NOTHING,
+    NO_OUTPUT,
     Line,
     Scope,
     StepOutput,
@@ -161,7 +161,7 @@ class Step(SharedByCopies, ABC, Generic[M]):
 
         A step that asks a model is a generator that yields `Ask` and is sent the answer.
         """
-        return NOTHING
+        return NO_OUTPUT
 
     def render(self, call: Call, found: Any) -> StepOutput:
         """Return the output at this model call, made of the result of `compute`. It runs at every model call, so keep
@@ -169,7 +169,7 @@ class Step(SharedByCopies, ABC, Generic[M]):
         """
         if isinstance(found, StepOutput):
             return found
-        return NOTHING
+        return NO_OUTPUT
 
     def record(self, write: Callable[[], object]) -> None:
         """Write a record of the model's input; an error is logged, and the model is asked anyway."""
@@ -207,7 +207,7 @@ class Step(SharedByCopies, ABC, Generic[M]):
 
     def on_end(self, call: Call) -> StepOutput | StepGenerator[StepOutput]:
         """Act at the end of the run."""
-        return NOTHING
+        return NO_OUTPUT
 
     def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
         """Act at an error that ended the run: of the model, or of a tool (id of its call)."""
@@ -226,10 +226,10 @@ class StepRunner:
         self._memo = Memo(step.scope, step.core.texts)
 
     def output(self, call: Call) -> StepGenerator[StepOutput]:
-        """Return the step's output at a model call; NOTHING if it fails, or must be silent."""
+        """Return the step's output at a model call; NO_OUTPUT if it fails, or must be silent."""
         step = self.step
         if (call.held_out or not is_active()) and not step.learns:
-            return NOTHING
+            return NO_OUTPUT
         # Read before `compute`: a user may be forgotten while it works with their texts.
         purges = step.core.texts.purges
         with step.errors:
@@ -240,7 +240,7 @@ class StepRunner:
                     found = yield from found
                 kept = self._memo.put(call, found, purges)
             if kept.broken:
-                return NOTHING
+                return NO_OUTPUT
             output = step.render(call, kept.found)
             # A kept result is rendered at each call of its scope, and the stream gets each event once.
             if output.event is not None and output.event != kept.event:
@@ -250,7 +250,7 @@ class StepRunner:
         # Only after an error: a step that failed is not tried again at each model call of its scope.
         with step.errors:
             self._memo.put(call, None, purges, broken=True)
-        return NOTHING
+        return NO_OUTPUT
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
         with self.step.errors:
@@ -485,7 +485,7 @@ class StepNode(MemoryNode):
                 core.know(core.read(call.messages, call.thread_id))
 
             core.log_and_continue("could not note a thread", note_thread)
-        if output is NOTHING:
+        if output is NO_OUTPUT:
             return None
         return self.update(call, output)
 

@@ -38,10 +38,10 @@ A = TypeVar("A", bound=BaseModel)
 Method = Literal["function_calling", "json_schema", "json_mode", "text"]
 """Form of an answer: a method of ``with_structured_output``, or "text" for JSON in the text."""
 
-NO_OUTPUT: Final = "there was no structured output"
+UNSTRUCTURED: Final = "there was no structured output"
 _CUT_SHORT: Final = ("FinishReasonError", "RefusalError")
 """Ends of the names of errors of the openai package for an unusable output; these errors have no base of their own."""
-_FRAME: Final = re.compile(r"(?m)^(?=[ \t]*(?:-{3,}[ \t]*$|#))")
+_HEADINGS: Final = re.compile(r"(?m)^(?=[ \t]*(?:-{3,}[ \t]*$|#))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class StructuredModel(Generic[A]):
             return None, reasons[0]
         if isinstance(error, BaseException):
             return None, reason_of(error)
-        return None, NO_OUTPUT
+        return None, UNSTRUCTURED
 
     def _validated(self, given: Any) -> tuple[A | None, str]:
         """Return an answer, or the reason why it does not have the form or is useless."""
@@ -210,7 +210,7 @@ def sections(parts: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:
     framed = []
     for title, text in pairs:
         if text:
-            framed.append(f"## {title}\n---\n{_FRAME.sub('| ', text)}\n---")
+            framed.append(f"## {title}\n---\n{_HEADINGS.sub('| ', text)}\n---")
     return "\n\n".join(framed)
 
 

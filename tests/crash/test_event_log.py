@@ -30,7 +30,7 @@ from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Ve
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.stores import database, events, snapshot
 from langgraph_toolmem.stores.database import NAME, query_readonly, refuse_remote
-from langgraph_toolmem.stores.events import BEFORE, INSERT, SNAPSHOT, EventStore, Row, inspect_folder
+from langgraph_toolmem.stores.events import INSERT, OLDER_SNAPSHOT, SNAPSHOT, EventStore, Row, inspect_folder
 
 ONE: Record = [Count("n")]
 SECRET = "the words of Ann"
@@ -98,7 +98,7 @@ def test_threads_with_stores_of_their_own_lose_and_repeat_nothing(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert reopened(tmp_path) == (500, [])
-    assert (tmp_path / BEFORE).exists()
+    assert (tmp_path / OLDER_SNAPSHOT).exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
@@ -248,7 +248,7 @@ def rubbish(path: Path) -> None:
 
 def another_format(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    data[8:10] = struct.pack("<H", snapshot.FORMAT + 1)
+    data[8:10] = struct.pack("<H", snapshot.SNAPSHOT_FORMAT + 1)
     path.write_bytes(data)
 
 
@@ -336,7 +336,7 @@ def test_a_kill_while_rows_are_salvaged_leaves_a_file_that_opens(
 
 def test_both_files_gone_it_begins_anew(tmp_path: Path) -> None:
     filled(tmp_path)
-    for name in (SNAPSHOT, BEFORE, NAME):
+    for name in (SNAPSHOT, OLDER_SNAPSHOT, NAME):
         rubbish(tmp_path / name)
     with store(tmp_path) as log:
         assert count(log) == 0
@@ -568,7 +568,7 @@ HOSTILE = {
 
 
 def enveloped(payload: bytes) -> bytes:
-    head = struct.pack("<8sHQ", b"\x93TOOLMEM", snapshot.FORMAT, len(payload))
+    head = struct.pack("<8sHQ", b"\x93TOOLMEM", snapshot.SNAPSHOT_FORMAT, len(payload))
     return head + hashlib.blake2b(payload, digest_size=16).digest() + payload
 
 

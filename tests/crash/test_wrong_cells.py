@@ -22,7 +22,7 @@ from langgraph_toolmem.core.episodes import EpisodeSpent
 from langgraph_toolmem.core.ledger import Shown
 from langgraph_toolmem.core.trials import HintsDrawn
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia.agents import SHADOW, CheckEnded, CheckOpened
+from langgraph_toolmem.inertia.agents import SHADOW_CHECK, CheckEnded, CheckOpened
 from langgraph_toolmem.inertia.budget import Acted
 from langgraph_toolmem.inertia.cases import CaseSeen
 from langgraph_toolmem.inertia.changes import ChangeMade
@@ -45,8 +45,8 @@ RARE: Final = [
     CallMade("request", "find_customer", ["c"], ["r"], [0.0] * len(COLUMNS), {"name": ["s", "d"]}, 0, "run", None),
     CaseSeen(3, "turn", "pair", 0, 1, 0.9, [".aaaaaaaabbbbbbbb"], {"aaaaaaaa": 3.0}, "run", None),
     ChangeMade("call", "run", None, 500_000, "thread", "add_note", "{}", "ok", "saved"),
-    CheckOpened("open", SHADOW, "agent", "run", None, 500_000, "thread", "add_note", "call", "{}"),
-    CheckOpened("ended", SHADOW, "agent", "run", None, 500_000, "thread", "add_note", "call", "{}"),
+    CheckOpened("open", SHADOW_CHECK, "agent", "run", None, 500_000, "thread", "add_note", "call", "{}"),
+    CheckOpened("ended", SHADOW_CHECK, "agent", "run", None, 500_000, "thread", "add_note", "call", "{}"),
     CheckEnded("ended", 0, "answered"),
     ContextHeldOut("turn", "call", 2, None),
     ContextMade(3, 1, 0.2, 0),

@@ -27,6 +27,7 @@ MOST_COMPLEX = 15
 """A function with more branches than this is read twice."""
 MOST_COMPLEX_FUNCTIONS = 0
 MOST_SHARED_CLASS_NAMES = 0
+MOST_SHARED_CONSTANT_NAMES = 0
 
 COMPREHENSIONS = (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -71,7 +72,12 @@ def comments(text: str) -> int:
 
 def constants(tree: ast.Module) -> int:
     """Count the constants of a module and of its classes."""
-    number = 0
+    return len(constant_names(tree))
+
+
+def constant_names(tree: ast.Module) -> list[str]:
+    """Return the names of the constants of a module and of its classes."""
+    names = []
     bodies = [tree.body]
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -81,8 +87,8 @@ def constants(tree: ast.Module) -> int:
             for target in targets(statement):
                 type_variable = len(target.id) == 1
                 if target.id.isupper() and not type_variable:
-                    number += 1
-    return number
+                    names.append(target.id)
+    return names
 
 
 def targets(statement: ast.stmt) -> list[ast.Name]:
@@ -136,3 +142,16 @@ def test_a_class_name_means_one_thing() -> None:
         if len(where) > 1:
             shared[name] = where
     assert len(shared) <= MOST_SHARED_CLASS_NAMES, shared
+
+
+def test_a_constant_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path, _, tree in modules():
+        for name in constant_names(tree):
+            # A reader does not tell `_MARK` from `MARK` either.
+            places.setdefault(name.lstrip("_"), []).append(str(path.relative_to(PACKAGE)))
+    shared = {}
+    for name, where in places.items():
+        if len(where) > 1:
+            shared[name] = where
+    assert len(shared) <= MOST_SHARED_CONSTANT_NAMES, shared

@@ -57,7 +57,7 @@ def expressions() -> dict[str, tuple[re.Pattern[str], set[str]]]:
         if not place.startswith(("hgt/", "papers/")):
             for number, (method, text, flags) in enumerate(inline(source, place)):
                 found[f"{place}:{number}:{method}"] = (re.compile(text, flags), {method})
-    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE):
+    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE_VALUES):
         found[f"text/looks.py:{len(kinds)} kinds"] = (looks.scanner(kinds).pattern, {"finditer"})
     return found
 

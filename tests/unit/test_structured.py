@@ -16,7 +16,7 @@ from shells import WAYS
 from langgraph_toolmem import ConfigurationError
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.ask import adrive, drive
-from langgraph_toolmem.turn.structured import NO_OUTPUT, Answer, StructuredModel, sections
+from langgraph_toolmem.turn.structured import UNSTRUCTURED, Answer, StructuredModel, sections
 
 PROMPT = [SystemMessage("rules"), HumanMessage("where to?")]
 FORM = "it is no JSON object of the required form"
@@ -78,10 +78,10 @@ def test_it_is_read(output: Any) -> None:
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        (None, NO_OUTPUT),
-        ({}, NO_OUTPUT),
-        (text("Rome, I think."), NO_OUTPUT),
-        (text('{"city": "Ro'), NO_OUTPUT),
+        (None, UNSTRUCTURED),
+        ({}, UNSTRUCTURED),
+        (text("Rome, I think."), UNSTRUCTURED),
+        (text('{"city": "Ro'), UNSTRUCTURED),
         (text('{"city": ""}'), "city is empty"),
         (Place(city=""), "city is empty"),
         ({"parsed": {"size": 1}}, "city: Field required"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.text import requests, values
 from langgraph_toolmem.text import words as words_module
-from langgraph_toolmem.text.looks import KINDS, MONTHS, RANKED, WEEKDAYS, WHOLE
+from langgraph_toolmem.text.looks import KINDS, MONTHS, RANKED, WEEKDAYS, WHOLE_VALUES
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.values import (
     dates_in,
@@ -104,7 +104,7 @@ def test_what_is_looked_for_is_what_is_found():
 
 
 @settings(max_examples=150)
-@given(ANY_TEXT, st.sampled_from([KINDS, RANKED, WHOLE, frozenset({"DATE", "AMOUNT"})]))
+@given(ANY_TEXT, st.sampled_from([KINDS, RANKED, WHOLE_VALUES, frozenset({"DATE", "AMOUNT"})]))
 def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, kinds: frozenset[str]):
     told = values_in(text, kinds)
     assert all(text[value.start : value.end] == value.text != "" and value.kind in kinds for value in told)

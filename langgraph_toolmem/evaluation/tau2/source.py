@@ -21,8 +21,6 @@ from langgraph_toolmem.evaluation.tau2.agent import ToolMemAgent, reading_tools
 from langgraph_toolmem.evaluation.tau2.rates import Rates
 from langgraph_toolmem.evaluation.tau2.stub import StubChatModel, StubModel, StubPlan, StubUser
 
-MAX_STEPS: Final = 200
-"""Steps of a conversation, after which the orchestrator ends it; the benchmark's default is 100."""
 INSTALL: Final = (
     "tau2-bench is not installed. It needs Python 3.12: fetch https://github.com/sierra-research/tau2-bench, and in an "
     "environment of its own type: pip install ./tau2-bench './langgraph-toolmem[eval]'"
@@ -192,8 +190,8 @@ class Tau2Source:
         if stub is not None:
             stub.on_request = agent.look_ups.check
         orchestrator = import_module("tau2.orchestrator.orchestrator").Orchestrator(
-            domain=self._domain, agent=agent, user=user, environment=environment, task=task, max_steps=MAX_STEPS,
-            seed=run.seed,
+            domain=self._domain, agent=agent, user=user, environment=environment, task=task, seed=run.seed,
+            max_steps=200,  # the benchmark's default is 100
         )  # fmt: skip
         kinds = import_module("tau2.evaluator.evaluator").EvaluationType
         kind = kinds.ALL

@@ -38,7 +38,7 @@ logger = logging.getLogger("langgraph_toolmem.prefetch")
 FREE_CHOICE: Final = (None, "auto", "any", "required")
 """Values of ``tool_choice`` under which any tool may be called."""
 # Graphs that run many requests at once begin several model calls before the first tool call.
-PATIENCE: Final = 32
+UNWATCHED_CALLS: Final = 32
 """Model calls of plain graphs with prefetching before a watched tool call has been seen."""
 NO_CONFIG: Final = "Nothing is prefetched in async runs: before Python 3.11 the config of an async run cannot be read."
 UNWATCHED: Final = (
@@ -153,7 +153,7 @@ class Prefetcher:
         if position is None:
             warn_once(NO_PLACE)
             return
-        if not registry.watched and registry.unseen >= PATIENCE:
+        if not registry.watched and registry.unseen >= UNWATCHED_CALLS:
             warn_once(UNWATCHED)
             return
         batch = self.begin(call)

@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from langgraph_toolmem.base.errors import ConfigurationError
 
-MARK: Final = "toolmem_guard"
+GUARD_MARK: Final = "toolmem_guard"
 """Key of ``additional_kwargs`` of a tool's answer; no provider is sent it."""
 
 Guard = Callable[[Any, Callable[[Any], Any]], Any]
@@ -82,12 +82,12 @@ def guards(
 
 def never_ran(answer: ToolMessage) -> bool:
     """Return True if a guard answered a call with an error in place of its tool."""
-    return bool(answer.additional_kwargs.get(MARK, {}).get("ran") is False)
+    return bool(answer.additional_kwargs.get(GUARD_MARK, {}).get("ran") is False)
 
 
 def ran_instead(answer: ToolMessage) -> GuardedCall | None:
     """Return the call that a guard had executed instead; None if it changed nothing."""
-    mark = answer.additional_kwargs.get(MARK, {})
+    mark = answer.additional_kwargs.get(GUARD_MARK, {})
     if "tool" not in mark:
         return None
     return GuardedCall(str(mark["tool"]), dict(mark["args"]))
@@ -128,7 +128,7 @@ def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
         # "Never ran" is for errors alone: a guard that answers from a cache has answered.
         if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
             return answer
-        return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, MARK: dict(mark)}})
+        return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, GUARD_MARK: dict(mark)}})
     # `ToolNode` takes a list of messages and Commands, too, and a Command has its messages among its updates.
     if isinstance(answer, list):
         return [_with(part, mark, call_id) for part in answer]

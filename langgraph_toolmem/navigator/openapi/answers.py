@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 MAX_SAID: Final = 500
 """Characters of a failed answer that the model reads."""
-MAX_BYTES: Final = 64 * 2**20
+MAX_ANSWER_BYTES: Final = 64 * 2**20
 """Bytes of an answer that are read."""
 _NOTED: Final = ("retry-after", "link", "location", "content-location", "operation-location")
 """Headers of an answer that say how to go on."""
 # Limits of requests have no standard name yet; these three beginnings are in use.
-_LIMITS: Final = ("ratelimit", "x-ratelimit", "x-rate-limit")
+_RATE_LIMIT_HEADERS: Final = ("ratelimit", "x-ratelimit", "x-rate-limit")
 
 Answer: TypeAlias = tuple[Any, dict[str, Any]]
 """Content and artifact of a tool message."""
@@ -40,7 +40,7 @@ class Intake:
     def takes(self, chunk: bytes) -> bool:
         """Take a chunk; return False from the time on after which nothing is read any more."""
         self.content += chunk
-        self.is_cut = time.monotonic() > self.until or len(self.content) > MAX_BYTES
+        self.is_cut = time.monotonic() > self.until or len(self.content) > MAX_ANSWER_BYTES
         return not self.is_cut
 
     def read(self, response: httpx.Response) -> Answer:
@@ -143,7 +143,7 @@ def _noted(headers: httpx.Headers, *, failed: bool) -> dict[str, str]:
         if label in headers:
             noted[label.title()] = headers[label]
     for label, value in headers.items():
-        if label.startswith(_LIMITS):
+        if label.startswith(_RATE_LIMIT_HEADERS):
             # Limits that are far away would be noise in each answer.
             spent = label.endswith("remaining") and value.strip() == "0"
             if failed or spent:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.answers import Answer, Intake
 from langgraph_toolmem.navigator.openapi.documents import Source
-from langgraph_toolmem.navigator.openapi.inputs import SLOT
 from langgraph_toolmem.navigator.openapi.operations import Operation, read_operations
 from langgraph_toolmem.navigator.openapi.schemas import is_json
 from langgraph_toolmem.navigator.openapi.serialize import (
@@ -31,6 +30,7 @@ from langgraph_toolmem.navigator.openapi.serialize import (
     write_path,
     write_text,
 )
+from langgraph_toolmem.text.meaning import PATH_SLOT
 
 if TYPE_CHECKING:
     import httpx
@@ -289,15 +289,15 @@ class _RequestDraft:
             ValueRefusedError: a part of the path is missing, or names another place (``..``).
         """
         template = self.operation.path.partition("#")[0]
-        for label in SLOT.findall(template):
+        for label in PATH_SLOT.findall(template):
             if not self.path.get(label):
                 raise ValueRefusedError(f"{label} is part of the path and cannot be empty.")
-        path = SLOT.sub(self._value_of_slot, template)
+        path = PATH_SLOT.sub(self._value_of_slot, template)
         # Servers and proxies take `..` out of a path, and with it the folder that the document names.
-        before = SLOT.sub("", template).split("/")
+        before = PATH_SLOT.sub("", template).split("/")
         for segment in path.partition("?")[0].split("/"):
             if segment in (".", "..") and segment not in before:
-                labels = ", ".join(SLOT.findall(template))
+                labels = ", ".join(PATH_SLOT.findall(template))
                 raise ValueRefusedError(f"{labels} is part of the path and cannot be {segment!r}.")
         address = server.rstrip("/") + path
         query = _joined(self.query, "&")

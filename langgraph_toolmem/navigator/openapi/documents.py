@@ -34,7 +34,7 @@ MAX_EXPANSION: Final = 10
 _FILES: Final = "x-files"
 _DATA: Final = frozenset({"example", "examples", "enum", "const", "default"})
 """Keys whose values are data: a ``$ref`` in them is no reference."""
-_NAMES: Final = frozenset(
+_TABLES_OF_NAMES: Final = frozenset(
     {
         "$defs", "callbacks", "definitions", "dependentSchemas", "headers", "links", "parameters", "paths",
         "patternProperties", "properties", "requestBodies", "responses", "schemas", "securityDefinitions",
@@ -247,7 +247,7 @@ class _Copy:
                 continue
             # A property may be called `default` or `paths`: below names the document's own words have no meaning.
             is_data = data or (not names and (key in _DATA or key.startswith("x-")))
-            is_names = not names and key in _NAMES
+            is_names = not names and key in _TABLES_OF_NAMES
             inner = self._copied(part, names=is_names, data=is_data, level=level)
             copied[key] = inner.value
             nodes += inner.nodes

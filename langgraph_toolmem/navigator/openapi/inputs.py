@@ -6,15 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, list_of, mapping_of
 from langgraph_toolmem.navigator.openapi.names import Labelled
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_text
 from langgraph_toolmem.navigator.openapi.serialize import FILE_TEXT, STYLES, Place
-from langgraph_toolmem.text.meaning import canonical
-
-SLOT: Final = re.compile(r"\{([^{}]+)\}")
+from langgraph_toolmem.text.meaning import PATH_SLOT, canonical
 
 
 class MediaRank(IntEnum):
@@ -25,7 +23,7 @@ class MediaRank(IntEnum):
     JSON_PATCH = 2
     FORM = 3
     MULTIPART = 4
-    TEXT = 5
+    PLAIN_TEXT = 5
     BYTES = 6
     UNKNOWN = 9
 
@@ -107,7 +105,7 @@ class Inputs:
             parameter = self.document.followed(given)
             # A document may have a list or a mapping there, which `_put_parameter` refuses.
             merged[str(parameter.get("name")), str(parameter.get("in"))] = parameter
-        slots = dict.fromkeys(SLOT.findall(path))
+        slots = dict.fromkeys(PATH_SLOT.findall(path))
         for slot in slots:
             merged.setdefault((slot, "path"), {"name": slot, "in": "path", "schema": {"type": "string"}})
         parameters = []
@@ -339,7 +337,7 @@ def rank_of(media: str) -> MediaRank:
     if kind.startswith("multipart/"):
         return MediaRank.UNKNOWN
     if is_text(kind):
-        return MediaRank.TEXT
+        return MediaRank.PLAIN_TEXT
     return MediaRank.BYTES
 
 

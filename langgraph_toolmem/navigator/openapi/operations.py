@@ -15,13 +15,13 @@ from typing import Any, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, Source, list_of, load, mapping_of
-from langgraph_toolmem.navigator.openapi.inputs import SLOT, Body, Inputs, rank_of
+from langgraph_toolmem.navigator.openapi.inputs import Body, Inputs, rank_of
 from langgraph_toolmem.navigator.openapi.names import Labelled, free_name, legal_name, names_of
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_stream
 from langgraph_toolmem.navigator.openapi.serialize import Place
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.lexicon import LEXICON
-from langgraph_toolmem.text.meaning import canonical
+from langgraph_toolmem.text.meaning import PATH_SLOT, canonical
 from langgraph_toolmem.text.schema import compact
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 MAX_SHOWN: Final = 20
 """Operations that the warning about those left out names."""
-_READS: Final = frozenset({"get", "head", "options", "trace"})
+_SAFE_METHODS: Final = frozenset({"get", "head", "options", "trace"})
 # The bound keeps the search linear in a text that somebody made long on purpose.
 _NAMED: Final = re.compile(r"(?<!\w)/?\w[\w-]{0,80}(?:[./_][\w{}-]+)+")
 """A path or an operationId of several words in a text."""
@@ -214,9 +214,9 @@ class _OperationReader:
             description=_description(operation, item) or f"{method.upper()} {path}",
             parameters=self.schemas.alone({"type": "object", "properties": properties, "required": required}),
             returns=self._answer(operation),
-            read_only=method in _READS,
+            read_only=method in _SAFE_METHODS,
             destructive=method == "delete",
-            idempotent=method in _READS or method in ("put", "delete"),
+            idempotent=method in _SAFE_METHODS or method in ("put", "delete"),
             tags=tuple(_texts(operation.get("tags"))),
             toolkit=self._title(),
             route=f"{method.upper()} {_with_names(path, places)}",
@@ -366,7 +366,7 @@ def _with_names(path: str, places: Mapping[str, Place]) -> str:
     def named(slot: re.Match[str]) -> str:
         return f"{{{in_path.get(slot[1], slot[1])}}}"
 
-    return SLOT.sub(named, path)
+    return PATH_SLOT.sub(named, path)
 
 
 def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
@@ -379,7 +379,7 @@ def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping
         def default(slot: re.Match[str]) -> str:
             return str(mapping_of(variables.get(slot[1])).get("default", ""))
 
-        return SLOT.sub(default, str(server.get("url", "")))
+        return PATH_SLOT.sub(default, str(server.get("url", "")))
     host, base = root.get("host"), str(root.get("basePath", ""))
     if not isinstance(host, str):
         return base

@@ -16,7 +16,7 @@ from langgraph_toolmem.navigator.openapi.documents import MAX_LEVELS, Document, 
 MAX_DEFINITIONS: Final = 64
 """Definitions that one schema carries along; in large documents everything leads to everything."""
 _SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_PLAIN: Final = frozenset({"example", "examples", "enum", "const", "default", "required", "type", "discriminator"})
+_NO_SCHEMAS: Final = frozenset({"example", "examples", "enum", "const", "default", "required", "type", "discriminator"})
 """Keys of a schema whose values are no schemas."""
 _ADDRESSES: Final = frozenset(
     {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema"}
@@ -197,7 +197,7 @@ class Schemas:
                 self.document.target(part)
                 references.append(part)
                 return f"#/$defs/{self._name(part)}"
-            if key in _PLAIN or key.startswith("x-"):
+            if key in _NO_SCHEMAS or key.startswith("x-"):
                 return part
             return copied(part)
 

@@ -33,7 +33,7 @@ FILE_TEXT: Final = (
 )
 _RESERVED: Final = ":/?@!$'()*,;"
 """Characters that ``allowReserved`` leaves; ``& = + #`` would end the value in a query, and brackets are no URL."""
-_MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=[\w.-]+)*", re.ASCII)
+_MEDIA_TYPE: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=[\w.-]+)*", re.ASCII)
 _BROKEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that would end a header."""
 
@@ -265,7 +265,7 @@ def _from_object(place: Place, value: Mapping[str, Any], folder: Path | None) ->
     name = str(value.get("name") or "")
     kind = str(value.get("type") or place.media or "")
     # A line break in a type would begin another header of the part.
-    if kind and not _MEDIA.fullmatch(kind):
+    if kind and not _MEDIA_TYPE.fullmatch(kind):
         raise ValueRefusedError(f"{place.label}: {kind[:80]!a} is no media type.")
     _encoded(name)
     if isinstance(value.get("path"), str):

@@ -177,7 +177,7 @@ def wanted_effect(text: str) -> float:
     return effect
 
 
-_MAKING: Final = word_set("create make add new open start write draft register issue build generate")
+_MAKING_VERBS: Final = word_set("create make add new open start write draft register issue build generate")
 _UPDATING: Final = word_set(
     "update change rename edit modify set move replace adjust correct fix raise lower increase extend"
 )
@@ -223,7 +223,7 @@ def _order(clause: str, said: Sequence[str]) -> Wanted:
     making = 0.0
     if said:
         verb = said[_begin(said)]
-        making = float(verb in _MAKING) - float(verb in _UPDATING)
+        making = float(verb in _MAKING_VERBS) - float(verb in _UPDATING)
     return Wanted(ORDERS, removal, making, frozenset(), frozenset())
 
 

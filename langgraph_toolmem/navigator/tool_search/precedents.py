@@ -38,7 +38,7 @@ class VoteRules:
 
 
 VOTES: Final = VoteRules()
-MOST: Final = 2_000
+MAX_PRECEDENTS: Final = 2_000
 """Past runs that are read, the latest."""
 MAX_SCOPES: Final = 64
 """Scopes of users whose precedents are in RAM; those that were asked for last."""
@@ -239,17 +239,17 @@ class PrecedentCache:
         # Runs that were read anew since have versions of their own.
         if followed != runs:
             version, precedents = 0, Precedents()
-        new = runs.changes(version, MOST)
+        new = runs.changes(version, MAX_PRECEDENTS)
         if new.whole:
             precedents = Precedents()
         precedents.remove(new.gone)
-        for run in sorted(new.runs, key=_time_and_id)[-MOST:]:
+        for run in sorted(new.runs, key=_time_and_id)[-MAX_PRECEDENTS:]:
             called = run.tools
             # A failed run is no precedent, and takes the place of what was known of it before.
             if run.failed:
                 called = ()
             precedents.add(called, run.request, key=run.id)
-        precedents.keep_latest(MOST)
+        precedents.keep_latest(MAX_PRECEDENTS)
         # Put at the end, so that the first scope is the one that was asked for longest ago.
         self._kept[scope] = runs, new.version, precedents
         if len(self._kept) > MAX_SCOPES:

@@ -77,7 +77,7 @@ EFFECT: Final = 1.25
 """Weight of a tool's effect: likely on four public documents (``python -m benchmarks.effects``), shown on others."""
 REMOVAL: Final = 1.0
 """Weight of a DELETE for an order to remove something, and against one for another order."""
-NUMBER: Final = 1.25
+GRAMMATICAL_NUMBER: Final = 1.25
 """Weight of an operation that lists things for a question in the plural, and against it for one in the singular."""
 MAKING: Final = 1.0
 """Weight of an operation that adds to a collection for an order to make something, and of one that changes an element
@@ -545,7 +545,7 @@ class ToolSearcher:
         lists = np.array(self._lists, dtype=np.float32)
         for clause, wish in enumerate(request.wanted):
             # "Which pods" wants an operation that lists pods; "the pod" may still be one of a list.
-            for nouns, weight in ((wish.plurals, NUMBER), (wish.singulars, -NUMBER / 2)):
+            for nouns, weight in ((wish.plurals, GRAMMATICAL_NUMBER), (wish.singulars, -GRAMMATICAL_NUMBER / 2)):
                 for noun in nouns & self._readers.keys():
                     readers = np.array(self._readers[noun])
                     readers = readers[nearest[readers] == clause]

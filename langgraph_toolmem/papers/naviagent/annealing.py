@@ -33,7 +33,7 @@ from langgraph_toolmem.text.meaning import Port
 
 Genes = dict[PortKey, int]
 """Input -> the place of its choice among its options."""
-PART: Final = 0.2
+WEIGHT_OF_A_PART: Final = 0.2
 """Weight of each of the five parts of the fitness [O]."""
 PENALTY: Final = 2.0
 """Cost of a question for a value that only a system knows: more than all parts can make good."""
@@ -192,7 +192,7 @@ def fitness(draft: Assignment, problem: PlanSearch) -> float:
         mean_weight = sum(weights) / len(weights)
     deepest = max(levels.values()) / max(1, depth)
     complexity = min(1.0, others / WIDEST)
-    return PART * (compactness + share - deepest + mean_weight - complexity) - PENALTY * wrong
+    return WEIGHT_OF_A_PART * (compactness + share - deepest + mean_weight - complexity) - PENALTY * wrong
 
 
 def _asked(draft: Assignment) -> list[Choice]:

@@ -80,7 +80,7 @@ def _output_of(part: Fields) -> tuple[Any, bool]:
     return output, False
 
 
-DIALECTS: Final = (
+AI_SDK_MESSAGES: Final = (
     Dialect(
         "AI SDK UI messages",
         (("role", "parts[].toolCallId"), ("role", f"parts[].type={_CALL_PARTS}|step-start"), ("role", "parts[].type")),

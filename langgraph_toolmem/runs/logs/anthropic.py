@@ -12,7 +12,7 @@ _BLOCKS: Final = (
 )
 # Without `server_tool_use`: Anthropic executes these tools itself, and the agent cannot call them.
 _CALLS: Final = ("tool_use", "mcp_tool_use")
-_RESULTS: Final = ("tool_result", "mcp_tool_result")
+_RESULT_BLOCKS: Final = ("tool_result", "mcp_tool_result")
 
 
 def read_blocks(message: Fields, transcript: Transcript, turn: str | None = None) -> None:
@@ -34,7 +34,7 @@ def read_blocks(message: Fields, transcript: Transcript, turn: str | None = None
             transcript.say(role, joined_text([block]), turn=turn)
         elif kind in _CALLS:
             transcript.call(block.get("name"), block.get("input"), block.get("id"), turn=turn)
-        elif kind in _RESULTS:  # in a message of the user: results have no role of their own
+        elif kind in _RESULT_BLOCKS:  # in a message of the user: results have no role of their own
             _read_result(block, transcript)
         else:
             transcript.leave_out(f"{kind!r} blocks")
@@ -62,4 +62,4 @@ def _read_inner(message: Fields, transcript: Transcript) -> None:
 
 
 WRAPPED: Final = Dialect("Claude Agent SDK messages", (("type=user|assistant", "message.role"),), _read_inner)
-DIALECT: Final = Dialect("Anthropic messages", (("role", _BLOCKS), ("type", _BLOCKS)), read_blocks)
+ANTHROPIC_MESSAGES: Final = Dialect("Anthropic messages", (("role", _BLOCKS), ("type", _BLOCKS)), read_blocks)

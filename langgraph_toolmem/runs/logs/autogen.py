@@ -9,7 +9,7 @@ from typing import Any, Final
 from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, joined_text
 
-_ROLES: Final = {"UserMessage": "user", "SystemMessage": "system", "AssistantMessage": "assistant"}
+_ROLE_OF_TYPE: Final = {"UserMessage": "user", "SystemMessage": "system", "AssistantMessage": "assistant"}
 
 
 def _read_message(message: Fields, transcript: Transcript) -> None:
@@ -28,8 +28,8 @@ def _read_message(message: Fields, transcript: Transcript) -> None:
     text = joined_text(parts.texts)
     if text:
         # Messages between agents have the agent's name as their source.
-        role = _ROLES.get(kind, "assistant")
-        if kind not in _ROLES and message.get("source") == "user":
+        role = _ROLE_OF_TYPE.get(kind, "assistant")
+        if kind not in _ROLE_OF_TYPE and message.get("source") == "user":
             role = "user"
         transcript.say(role, text)
     if isinstance(content, list):
@@ -94,7 +94,7 @@ _EVENTS: Final = (
     "MemoryQueryEvent|ModelClientStreamingChunkEvent"
 )
 _CONTEXT: Final = "type=UserMessage|SystemMessage|AssistantMessage|FunctionExecutionResultMessage"
-DIALECT: Final = Dialect("AutoGen messages", ((_EVENTS, "source"), (_CONTEXT, "content")), _read_message)
+AUTOGEN_MESSAGES: Final = Dialect("AutoGen messages", ((_EVENTS, "source"), (_CONTEXT, "content")), _read_message)
 STATES: Final = LogFormat(
     "AutoGen states", (("llm_context.messages[]",), ("agent_states",), ("type=AssistantAgentState",)), _read_states
 )

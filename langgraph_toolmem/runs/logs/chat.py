@@ -70,12 +70,12 @@ def message_of_pair(pair: Any) -> Any:
     return pair
 
 
-_TYPES: Final = (
+_MESSAGE_TYPES: Final = (
     "type=human|ai|system|tool|function|user|assistant|developer|chat|remove|"
     "HumanMessageChunk|AIMessageChunk|SystemMessageChunk|ToolMessageChunk|FunctionMessageChunk"
 )
-CHAT: Final = Dialect("chat messages", (("role",), (_TYPES,)), _keep)
-DIALECTS: Final = (
+CHAT: Final = Dialect("chat messages", (("role",), (_MESSAGE_TYPES,)), _keep)
+CHAT_DIALECTS: Final = (
     Dialect("LangChain dumps", (("type=constructor", "id[]", "kwargs"),), _keep_constructed),
     Dialect("OpenAI function_call messages", (("role", "function_call.name"),), _read_function_call),
     Dialect("OpenAI function_call messages", (("role=function", "name", "content"),), _read_function_result),

@@ -10,14 +10,14 @@ from langgraph_toolmem.runs.logs.shapes import Dialect, has_shape
 from langgraph_toolmem.runs.logs.transcript import Transcript
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
-    *chat.DIALECTS,
+    *chat.CHAT_DIALECTS,
     anthropic.WRAPPED,
-    anthropic.DIALECT,
-    *responses.DIALECTS,
-    autogen.DIALECT,
-    genai.DIALECT,
-    *ai_sdk.DIALECTS,
-    gemini.DIALECT,
+    anthropic.ANTHROPIC_MESSAGES,
+    *responses.RESPONSES_ITEMS,
+    autogen.AUTOGEN_MESSAGES,
+    genai.GENAI_MESSAGES,
+    *ai_sdk.AI_SDK_MESSAGES,
+    gemini.GEMINI_CONTENTS,
     chat.CHAT,
 )
 """Most particular first: chat messages, the last, are anything with a role."""

@@ -33,10 +33,10 @@ def _read_plain(records: list[Value]) -> Iterator[tuple[int, Any]]:
         yield line, record
 
 
-PLAIN: Final = LogFormat("runs", (("messages",), ("conversation[].role",)), _read_plain)
+PLAIN_RUNS: Final = LogFormat("runs", (("messages",), ("conversation[].role",)), _read_plain)
 FORMATS: Final = (
     AGENTS_SDK, LANGFUSE, CLAUDE_CODE, CODEX, SPANS, TOOLBENCH, CONVERSATIONS, SWE_AGENT, SESSIONS, STATES, EXCHANGES,
-    PLAIN, LANGSMITH,
+    PLAIN_RUNS, LANGSMITH,
 )  # fmt: skip
 """Most particular first; a record with messages is a run before it is anything else."""
 
@@ -121,12 +121,12 @@ def recognise(records: Iterable[Value]) -> LogFormat:
         known = format_of(record)
         if known is not None:
             return known
-    return PLAIN
+    return PLAIN_RUNS
 
 
 def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any]]:
     """Yield line number and fields of each run; a `LogError` in place of what cannot be read."""
-    if known is PLAIN:
+    if known is PLAIN_RUNS:
         yield from known.read(records)
         return
     for line, record in records:

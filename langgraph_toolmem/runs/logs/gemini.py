@@ -8,7 +8,7 @@ from typing import Any, Final
 from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 
-_PARTS: Final = ("text", "functionCall", "functionResponse", "function_call", "function_response", "inlineData")
+_PART_FIELDS: Final = ("text", "functionCall", "functionResponse", "function_call", "function_response", "inlineData")
 
 
 def _read_parts(message: Fields, transcript: Transcript) -> None:
@@ -56,5 +56,5 @@ def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
         yield line, {"thread_id": record.get("id"), "user_id": user, "messages": contents}
 
 
-DIALECT: Final = Dialect("Gemini contents", tuple((f"parts[].{name}",) for name in _PARTS), _read_parts)
+GEMINI_CONTENTS: Final = Dialect("Gemini contents", tuple((f"parts[].{name}",) for name in _PART_FIELDS), _read_parts)
 SESSIONS: Final = LogFormat("ADK sessions", (("events[].content.parts[]", "events[].author"),), _read_sessions)

@@ -22,7 +22,7 @@ def _read_parts(message: Fields, transcript: Transcript) -> None:
             transcript.leave_out(f"{kind!r} parts")
 
 
-DIALECT: Final = Dialect(
+GENAI_MESSAGES: Final = Dialect(
     "OpenTelemetry GenAI messages",
     (
         ("role", "parts[].type=tool_call|tool_call_response"),

@@ -60,14 +60,14 @@ def _success(scores: Any) -> bool | None:
     return None
 
 
-_KINDS: Final = "type=GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN|RETRIEVER|EVALUATOR|EMBEDDING|GUARDRAIL"
+_OBSERVATION_TYPES: Final = "type=GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN|RETRIEVER|EVALUATOR|EMBEDDING|GUARDRAIL"
 LANGFUSE: Final = LogFormat(
     "Langfuse traces",
     (
         ("observations[].type", "observations[].input"),
         ("trace.observations[].type",),
-        ("traceId", _KINDS, "input"),
-        ("trace_id", _KINDS, "input"),
+        ("traceId", _OBSERVATION_TYPES, "input"),
+        ("trace_id", _OBSERVATION_TYPES, "input"),
     ),
     _read_traces,
 )

@@ -61,12 +61,12 @@ def _read_codex(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 
 
 _MESSAGE: Final = "content[].type=input_text|output_text|input_image|input_file|refusal"
-_NAME: Final = "OpenAI Responses items"
-DIALECTS: Final = (
-    Dialect(_NAME, (("type=message", "role", "content"), ("role", _MESSAGE)), _read_message),
-    Dialect(_NAME, (("type=function_call", "name", "arguments"),), _read_call),
-    Dialect(_NAME, (("type=custom_tool_call", "name"),), _read_custom_call),
-    Dialect(_NAME, (("type=function_call_output|custom_tool_call_output", "call_id"),), _read_output),
-    Dialect(_NAME, ((f"type={_HOSTED}",),), _leave_out),
+_ITEMS: Final = "OpenAI Responses items"
+RESPONSES_ITEMS: Final = (
+    Dialect(_ITEMS, (("type=message", "role", "content"), ("role", _MESSAGE)), _read_message),
+    Dialect(_ITEMS, (("type=function_call", "name", "arguments"),), _read_call),
+    Dialect(_ITEMS, (("type=custom_tool_call", "name"),), _read_custom_call),
+    Dialect(_ITEMS, (("type=function_call_output|custom_tool_call_output", "call_id"),), _read_output),
+    Dialect(_ITEMS, ((f"type={_HOSTED}",),), _leave_out),
 )
 CODEX: Final = LogFormat("Codex sessions", (("type=response_item", "payload.type"),), _read_codex)

@@ -21,7 +21,7 @@ from langgraph_toolmem.runs.logs.transcript import (
 _ACTION: Final = re.compile(
     r"\s*(?:Thought:(?P<thought>.*?))?Action:(?P<tool>[^\n]{0,200})\n\s*Action Input:", re.DOTALL
 )
-_RESULTS: Final = ("function", "observation", "tool", "function_response")
+_RESULT_ROLES: Final = ("function", "observation", "tool", "function_response")
 
 
 def _read_conversations(records: list[Value]) -> Iterator[tuple[int, Fields]]:
@@ -31,7 +31,7 @@ def _read_conversations(records: list[Value]) -> Iterator[tuple[int, Fields]]:
         transcript.dialects["ShareGPT messages"] = None
         for message in dicts(record["conversations"]):
             role, text = message.get("from"), str(message.get("value") or "")
-            if role in _RESULTS:
+            if role in _RESULT_ROLES:
                 transcript.answer(text, waiting)
             elif role in ("assistant", "gpt", "function_call"):
                 waiting = _read_answer(text, transcript) or waiting

@@ -288,7 +288,7 @@ def _openinference(facts: Fields) -> list[Any]:
 def _openinference_message(fields: Fields, author: str) -> Fields:
     message: Fields = {"content": _text_of(fields), "tool_call_id": fields.get("tool_call_id")}
     role = fields.get("role") or author
-    if role in _ROLES:  # agents that write their calls as code have roles of their own
+    if role in _CHAT_ROLES:  # agents that write their calls as code have roles of their own
         message["role"] = role
     calls = [_call(call.get("tool_call", call)) for call in _elements(fields.get("tool_calls"))]
     if calls:
@@ -296,7 +296,7 @@ def _openinference_message(fields: Fields, author: str) -> Fields:
     return message
 
 
-_ROLES: Final = ("user", "assistant", "system", "tool", "developer", "human", "ai", "model", "function")
+_CHAT_ROLES: Final = ("user", "assistant", "system", "tool", "developer", "human", "ai", "model", "function")
 
 
 def _text_of(message: Fields) -> Any:

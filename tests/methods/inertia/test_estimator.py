@@ -10,7 +10,7 @@ import pytest
 
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
-from langgraph_toolmem.inertia.estimator import PRIOR, Estimator, ExamplesSeen, fit
+from langgraph_toolmem.inertia.estimator import PRIOR_WEIGHTS, Estimator, ExamplesSeen, fit
 
 WIDTH = len(of.COLUMNS)
 
@@ -31,8 +31,8 @@ def learned(turns: int, seed: int = 0) -> Estimator:
 
 
 def test_without_examples_the_prior_alone_decides():
-    expected = 1 / (1 + np.exp(-(2 * PRIOR[0] + PRIOR[-1])))
-    assert len(PRIOR) == WIDTH + 1
+    expected = 1 / (1 + np.exp(-(2 * PRIOR_WEIGHTS[0] + PRIOR_WEIGHTS[-1])))
+    assert len(PRIOR_WEIGHTS) == WIDTH + 1
     assert learned(0).probabilities(row(2.0)) == pytest.approx([expected])
 
 
@@ -47,7 +47,7 @@ def test_fitted_to_what_was_known_at_fixed_turns(turns: int, at: int):
     known = learned(at)
     columns = [example.columns for example in known.examples]
     hits = [example.hit for example in known.examples]
-    expected = fit(np.array(columns), np.array(hits), np.ones(len(hits))) if at else np.array(PRIOR)
+    expected = fit(np.array(columns), np.array(hits), np.ones(len(hits))) if at else np.array(PRIOR_WEIGHTS)
     assert learned(turns).weights() == pytest.approx(expected)
 
 

@@ -193,8 +193,8 @@ def spread(*values: float) -> NoveltyRecord:
         ((), 0.0, 1.0, 1.0),
         ((0.0,) * 40, None, 0.0, 0.0),
         ((1.0,) * 40, 1.0, 0.0, 0.0),
-        ((0.5,) * (novelty.ENOUGH - 1), 0.1, 0.0, 0.0),
-        ((0.5,) * novelty.ENOUGH, 0.1, 17 / 18, 8 / 9),
+        ((0.5,) * (novelty.LEAST_WORDINGS - 1), 0.1, 0.0, 0.0),
+        ((0.5,) * novelty.LEAST_WORDINGS, 0.1, 17 / 18, 8 / 9),
     ],
 )
 def test_the_share_of_known_requests_with_as_many_new_words(
