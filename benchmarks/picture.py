@@ -53,7 +53,7 @@ def output_of_demo() -> str:
     """Run `toolmem demo`; return what it prints."""
     calm = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "dumb", "PYTHONUTF8": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "langgraph_toolmem.cli.app", "demo", "--out", "demo"]
+        command = [sys.executable, "-m", "langgraph_toolmem", "demo", "--out", "demo"]
         return subprocess.run(command, cwd=folder, env=calm, capture_output=True, text=True, check=True).stdout
 
 

@@ -10,7 +10,6 @@ from whatever results are there, whoever made the calls.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import logging
@@ -20,6 +19,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,6 +108,12 @@ def make_database(seed: int) -> Database:
     return data
 
 
+@cache
+def _first_day(seed: int) -> str:
+    """Return the collections of a fresh office as JSON: an office starts afresh for each task and for each check."""
+    return json.dumps(make_database(seed))
+
+
 class Office:
     """People, mail, a calendar and tasks. The tools change this data and nothing else.
 
@@ -122,11 +128,13 @@ class Office:
 
     def reset(self) -> None:
         """Bring back the first day."""
-        self._data = make_database(self.seed)
+        self._data: Database = json.loads(_first_day(self.seed))
 
     def state(self) -> Database:
         """Return a copy of everything that tools can change; equal states compare equal."""
-        return copy.deepcopy(self._data)
+        # Every value is text, so JSON copies the data exactly, in a tenth of the time of `copy.deepcopy`.
+        copied: Database = json.loads(json.dumps(self._data))
+        return copied
 
     def tools(self) -> list[StructuredTool]:
         """Return the tools; those that only read are tagged so."""
@@ -370,14 +378,14 @@ class Task:
 
     def script(self, office: Office) -> list[str]:
         """Carry the plan out on an office; returns the names of the tools called."""
-        tools = {tool.name: tool for tool in office.tools()}
+        # The methods, not the tools: the tools' models of arguments cost 14 ms for each task.
         plan, called, outputs = understand(self.request), list[str](), None
         assert plan is not None
         try:
             while True:
                 calls = plan.send(outputs)  # type: ignore[arg-type]  # None starts the generator
                 called += [name for name, _ in calls]
-                outputs = [tools[name].invoke(args) for name, args in calls]
+                outputs = [getattr(office, name)(**args) for name, args in calls]
         except StopIteration:
             return called
 
@@ -541,7 +549,7 @@ def run_tasks(
         config: RunnableConfig = {"configurable": configurable, "recursion_limit": MOST_STEPS}
         start, broken = clock(), False
         try:
-            graph.invoke({"messages": [("user", task.request)]}, config)
+            graph.invoke({"messages": [("user", task.request)]}, config, durability="exit")
         except Exception:
             # A run that breaks off is an unsolved task; the others still count.
             logger.warning("Task %s broke off.", task.id, exc_info=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    tasks: Annotated[int, typer.Option(min=1, help="Number of requests to the office agent.")] = 200,
+    tasks: Annotated[int, typer.Option(min=1, help="Number of requests to the office agent.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0,
     out: Annotated[
         Path | None,

@@ -132,6 +132,12 @@ def test_a_process_answers_errors_and_help_without_heavy_imports() -> None:
     assert shown == {"demo", "replay", "import", "report", "explain", "doctor", "eval", "feedback", "forget"}
 
 
+def test_the_package_is_a_program_where_the_scripts_are_not_on_the_path() -> None:
+    command = [sys.executable, "-m", "langgraph_toolmem", "replay"]
+    seen = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (seen.returncode, seen.stderr) == (2, "error: Missing argument 'FILE'.\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

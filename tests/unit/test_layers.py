@@ -32,6 +32,7 @@ FLOORS = [
     {"hgt"},
     {"page", "evaluation"},
     {"cli"},
+    {"__main__"},
 ]
 APART = {"testing", "__init__"}
 """Test doubles stand alone; the package's face hands names on when they are asked for."""

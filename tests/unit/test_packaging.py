@@ -21,7 +21,7 @@ REPOSITORY = "https://example.org/o/langgraph-toolmem"
 OUTPUT = (
     """
 
-200 requests to an office agent
+120 requests to an office agent
 ┏━━━━━┓
 │ <b> & "with" │
 """
@@ -131,7 +131,7 @@ def test_the_workflow_publishes_a_tag_without_a_stored_token() -> None:
 
 def test_lines_of_the_picture_end_where_files_are_named() -> None:
     lines = lines_of(OUTPUT)
-    assert lines[:3] == ["200 requests to an office agent", "┏━━━━━┓", '│ <b> & "with" │']
+    assert lines[:3] == ["120 requests to an office agent", "┏━━━━━┓", '│ <b> & "with" │']
     assert max(map(len, lines)) <= COLUMNS
     assert not any("runs.jsonl" in line for line in lines)
 
@@ -152,4 +152,4 @@ def test_the_picture_of_the_readme_is_small_and_safe() -> None:
     assert "prefers-reduced-motion" in text
     assert not re.findall(r"(?<!\")https?:|/tmp|/home|url\(", text)
     said = drawn.get("aria-label", "")
-    assert re.search(r"200 requests to an office agent .*unasked.* done right", said)
+    assert re.search(r"120 requests to an office agent .*unasked.* done right", said)
