@@ -6,7 +6,7 @@ from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.ledger import ALL, ItemStats, LedgerTable
+from langgraph_toolmem.core.ledger import ALL, ItemCounts, ItemStats, LedgerTable
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.inertia.record import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
@@ -36,10 +36,11 @@ def ledger(memory: ToolMemory) -> LedgerTable:
 
 def give_records(memory: ToolMemory, method: str, tracks: dict[str, ItemStats]) -> None:
     """Gives items of a method records, in a snapshot."""
-    records = ledger(memory).records.setdefault(method, {ALL: [0] * len(ItemStats())})
+    records = ledger(memory).records.setdefault(method, {ALL: ItemCounts()})
     for item, track in tracks.items():
         for key in (item, ALL):
-            records[key] = [a + b for a, b in zip(records.get(key, ItemStats()), track, strict=True)]
+            for figure, amount in track._asdict().items():
+                records.setdefault(key, ItemCounts()).add(figure, amount)
     memory.core.store.forget(Forgotten("nobody"))  # rewrites the snapshot
 
 

@@ -8,7 +8,7 @@ tool, and for any other item because it was shown. Counts per method and item ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -89,15 +89,79 @@ class TracksDropped(Event):
     items: list[str]
 
 
+@dataclass(slots=True)
+class ItemCounts:
+    """The figures of `ItemStats` before they are rounded: feedback may count in part."""
+
+    shown: float = 0
+    followed: float = 0
+    right: float = 0
+    helped: float = 0
+    hurt: float = 0
+
+    def add(self, figure: str, amount: float) -> None:
+        setattr(self, figure, getattr(self, figure) + amount)
+
+    def minus(self, other: ItemCounts) -> ItemCounts:
+        return ItemCounts(
+            self.shown - other.shown,
+            self.followed - other.followed,
+            self.right - other.right,
+            self.helped - other.helped,
+            self.hurt - other.hurt,
+        )
+
+    def to_plain(self) -> list[float]:
+        return [self.shown, self.followed, self.right, self.helped, self.hurt]
+
+    def rounded(self) -> ItemStats:
+        """Return whole numbers >= 0: fractions of feedback count once they add up to one."""
+        return ItemStats(*[max(0, int(count + 1e-6)) for count in self.to_plain()])
+
+
+@dataclass(slots=True)
+class WaitingItems:
+    """Items of a method that were shown before a turn which is not learned yet.
+
+    Attributes:
+        run: of the turn.
+        user: digest of its user; "" if unknown.
+        tools: item -> the tool that it suggests, or None.
+    """
+
+    run: str
+    user: str
+    tools: dict[str, str | None] = field(default_factory=dict)
+
+    def to_plain(self) -> list[Any]:
+        return [self.run, self.user, self.tools]
+
+
+@dataclass(slots=True)
+class ItemsOfRun:
+    """Items for which the feedback on a run counts.
+
+    Attributes:
+        user: digest of its user; "" if unknown.
+        counted: method -> item -> the feedback that was counted: its weight, negative if it was bad, None before any.
+    """
+
+    user: str
+    counted: dict[str, dict[str, float | None]] = field(default_factory=dict)
+
+    def to_plain(self) -> list[Any]:
+        return [self.user, self.counted]
+
+
 class LedgerTable(Table):
     """Records of shown items and their outcome. Callers must hold the graph's lock.
 
     Attributes:
-        turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
-        runs: run -> [user or "", {method: {id: counted feedback: None, its weight if good, minus its weight if bad}}].
-        sums: method -> FIGURES: model turns with shown items, turns in which an item was followed, and in which that
-            went well; runs whose feedback counts for items, good and bad.
-        records: method -> item -> the numbers of its `ItemStats`; ALL: their sums.
+        turns: turn -> method -> its items, until the turn is learned.
+        runs: by run.
+        sums: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
+            went well; runs whose feedback counts for items, good and bad ones.
+        records: method -> item -> its figures; ALL: their sums.
     """
 
     name = "ledger"
@@ -114,10 +178,29 @@ class LedgerTable(Table):
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.turns: dict[str, dict[str, list[Any]]] = {}
-        self.runs: dict[str, list[Any]] = {}
+        self.turns: dict[str, dict[str, WaitingItems]] = {}
+        self.runs: dict[str, ItemsOfRun] = {}
         self.sums: dict[str, dict[str, float]] = {}
-        self.records: dict[str, dict[str, list[float]]] = {}
+        self.records: dict[str, dict[str, ItemCounts]] = {}
+
+    def to_state(self) -> dict[str, Any]:
+        turns: dict[str, dict[str, list[Any]]] = {}
+        for turn, methods in self.turns.items():
+            turns[turn] = {method: waiting.to_plain() for method, waiting in methods.items()}
+        records: dict[str, dict[str, list[float]]] = {}
+        for method, items in self.records.items():
+            records[method] = {item: counts.to_plain() for item, counts in items.items()}
+        runs = {run: items.to_plain() for run, items in self.runs.items()}
+        return {"turns": turns, "runs": runs, "sums": self.sums, "records": records}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.turns, self.records = {}, {}
+        for turn, methods in state["turns"].items():
+            self.turns[turn] = {method: WaitingItems(*plain) for method, plain in methods.items()}
+        for method, items in state["records"].items():
+            self.records[method] = {item: ItemCounts(*plain) for item, plain in items.items()}
+        self.runs = {run: ItemsOfRun(*plain) for run, plain in state["runs"].items()}
+        self.sums = state["sums"]
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {
@@ -128,32 +211,29 @@ class LedgerTable(Table):
         }
 
     def track(self, method: str, item: str) -> ItemStats:
-        """Return the record of an item in whole numbers >= 0: fractional feedback counts once it adds up to 1."""
+        """Return the record of an item."""
         counts = self.records.get(method, {}).get(item)
         if counts is None:
             return NO_TRACK
-        shown, followed, right, helped, hurt = [max(0, int(count + 1e-6)) for count in counts]
-        return ItemStats(shown, followed, right, helped, hurt)
+        return counts.rounded()
 
     def shown_in(self, run: str, method: str) -> dict[str, float | None]:
         """Return the items of a method for which the feedback on a run counts; see `runs`."""
-        items: dict[str, float | None] = self._methods_of(run).get(method, {})
-        return items
+        return self._methods_of(run).get(method, {})
 
     def waiting(self, turn: str, method: str) -> dict[str, str | None]:
         """Return a method's items for a turn that is not learned yet: id -> the suggested tool, or None."""
         waiting = self.turns.get(turn, {}).get(method)
         if waiting is None:
             return {}
-        _, _, items = waiting
-        return dict(items)
+        return dict(waiting.tools)
 
     def followed(self, turn: Turn) -> Record:
         """Return the record of the items that the model followed in a turn."""
         record: Record = []
-        # Only calls that worked as the model wrote them are right: a call that a person edited was wrong.
-        for method, (run, user, items) in self.turns.get(turn.key, {}).items():
-            suggested = set(items.values())
+        # Only calls that worked as the model wrote them are right: a person's edit says that the call was not.
+        for method, waiting in self.turns.get(turn.key, {}).items():
+            suggested = set(waiting.tools.values())
             called: set[str] = set()
             right = 0
             for step in turn.steps:
@@ -161,8 +241,9 @@ class LedgerTable(Table):
                     called.add(step.tool)
                     if step.status == "ok" and not step.review:
                         right = 1
-            ids = [key for key, tool in items.items() if tool in called]
-            record.append(Followed(method, run, turn.key, ids, right, user or self.graph.owner(run)))
+            ids = [key for key, tool in waiting.tools.items() if tool in called]
+            user = waiting.user or self.graph.owner(waiting.run)
+            record.append(Followed(method, waiting.run, turn.key, ids, right, user))
         return record
 
     def figures(self, method: str) -> dict[str, int]:
@@ -173,17 +254,15 @@ class LedgerTable(Table):
     def _methods_of(self, run: str) -> dict[str, dict[str, float | None]]:
         if run not in self.runs:
             return {}
-        methods: dict[str, dict[str, float | None]] = self.runs[run][1]
-        return methods
+        return self.runs[run].counted
 
     def _count(self, method: str, figure: str, amount: int = 1) -> None:
         self.sums.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
 
     def _add(self, method: str, item: str, figure: str, amount: float = 1) -> None:
-        place = ItemStats._fields.index(figure)
-        records = self.records.setdefault(method, {ALL: [0] * len(ItemStats._fields)})
+        records = self.records.setdefault(method, {ALL: ItemCounts()})
         for key in (item, ALL):
-            records.setdefault(key, [0] * len(ItemStats._fields))[place] += amount
+            records.setdefault(key, ItemCounts()).add(figure, amount)
         if len(records) > LEDGER_LIMITS.records:
             # The sums are made first, so they are the oldest, and must be kept.
             oldest, second = islice(records, 2)
@@ -196,16 +275,15 @@ class LedgerTable(Table):
         for item in items:
             if item == ALL or item not in records:
                 continue
-            dropped = records.pop(item)
-            # The sums are over the remaining items.
-            records[ALL] = [whole - part for whole, part in zip(records[ALL], dropped, strict=True)]
+            # The sums are over the items that are there.
+            records[ALL] = records[ALL].minus(records.pop(item))
 
     def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
         if turn is not None:
             waiting = self.turns.setdefault(turn, {})
             if method not in waiting:
                 self._count(method, "shown")
-            known = waiting.setdefault(method, [run, user or "", {}])[2]
+            known = waiting.setdefault(method, WaitingItems(run, user or "")).tools
             new = items.keys() - known.keys()
             known.update(items)
             if len(self.turns) > LEDGER_LIMITS.turns:
@@ -231,7 +309,7 @@ class LedgerTable(Table):
     def _await_verdict(self, method: str, run: str, ids: Collection[str], user: str | None) -> None:
         if not ids:
             return
-        items = self.runs.setdefault(run, [user or "", {}])[1].setdefault(method, {})
+        items = self.runs.setdefault(run, ItemsOfRun(user or "")).counted.setdefault(method, {})
         if not items:
             self._count(method, "runs")
         for key in ids:
@@ -266,14 +344,14 @@ class LedgerTable(Table):
                 items[key] = new
 
     def forget(self, gone: Forgotten) -> int:
-        for run, (owner, _) in list(self.runs.items()):
-            if gone.has(run, owner):
+        for run, items in list(self.runs.items()):
+            if gone.has(run, items.user):
                 del self.runs[run]
-        for turn, waiting in list(self.turns.items()):
-            for method, (run, owner, _) in list(waiting.items()):
-                if gone.has(run, owner):
-                    del waiting[method]
-            if not waiting:
+        for turn, methods in list(self.turns.items()):
+            for method, waiting in list(methods.items()):
+                if gone.has(waiting.run, waiting.user):
+                    del methods[method]
+            if not methods:
                 del self.turns[turn]
         return 0
 

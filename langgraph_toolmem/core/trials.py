@@ -17,10 +17,10 @@ The kind of a request is the last tool that the nearest past request called: it 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -75,8 +75,6 @@ Standing = Literal["tried", "helps", "hurts", "idle"]
 Outcome = Literal["score", "errors", "calls"]
 BETTER: Final[Mapping[Outcome, int]] = {"score": 1, "errors": -1, "calls": -1}
 """The direction that is better, in the order in which outcomes decide."""
-_FIELDS: Final = ("n", "sum", "squares")
-_WIDTH: Final = 2 * len(BETTER) * len(_FIELDS)
 _NORMAL: Final = NormalDist()
 _ARM: Final = shapes.Scalar(frozenset({int, bool}), below=2)
 """1 if an item is shown, 0 if it is withheld."""
@@ -115,14 +113,119 @@ class DrawnRunWent(Event):
     user: str | None
 
 
+@dataclass(slots=True)
+class ItemDraw:
+    """The draw of an item in an episode, with the episode's calls and errors before it."""
+
+    shown: int
+    calls: int
+    errors: int
+
+
+@dataclass(slots=True)
+class DrawnRun:
+    """An episode with draws.
+
+    Attributes:
+        user: digest of its user; "" if unknown.
+        about: the kind of its request.
+        calls, errors: so far.
+        score: None before any feedback.
+        weight: of the score.
+        draws: method -> item -> draw.
+    """
+
+    user: str = ""
+    about: str = ""
+    calls: int = 0
+    errors: int = 0
+    score: float | None = None
+    weight: float = 0.0
+    draws: dict[str, dict[str, ItemDraw]] = field(default_factory=dict)
+
+    def to_plain(self) -> list[Any]:
+        draws = {}
+        for method, items in self.draws.items():
+            draws[method] = {item: [draw.shown, draw.calls, draw.errors] for item, draw in items.items()}
+        return [self.user, self.about, self.calls, self.errors, self.score, self.weight, draws]
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> DrawnRun:
+        run = cls(*plain)
+        for method, items in run.draws.items():
+            run.draws[method] = {item: ItemDraw(*draw) for item, draw in items.items()}
+        return run
+
+
+@dataclass(slots=True)
+class OutcomeSums:
+    """Number, sum and sum of squares of an outcome over episodes. Feedback may count in part."""
+
+    number: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, part: float, value: float, sign: int) -> None:
+        self.number += sign * part
+        self.total += sign * part * value
+        self.squares += sign * part * value * value
+
+    def without(self, other: OutcomeSums) -> OutcomeSums:
+        return OutcomeSums(self.number - other.number, self.total - other.total, self.squares - other.squares)
+
+
+Arm: TypeAlias = dict[Outcome, OutcomeSums]
+
+
+def _no_outcomes() -> Arm:
+    return {outcome: OutcomeSums() for outcome in BETTER}
+
+
+@dataclass(slots=True)
+class TrialSums:
+    """The outcomes of the episodes without an item, and of those with it. On disk: one list of all numbers."""
+
+    withheld: Arm = field(default_factory=_no_outcomes)
+    shown: Arm = field(default_factory=_no_outcomes)
+
+    @property
+    def without_it(self) -> float:
+        """The number of episodes without the item: of the model calls, which every episode has."""
+        return self.withheld["calls"].number
+
+    @property
+    def with_it(self) -> float:
+        """The number of episodes with the item."""
+        return self.shown["calls"].number
+
+    def without(self, part: TrialSums) -> TrialSums:
+        left = TrialSums()
+        for outcome in BETTER:
+            left.withheld[outcome] = self.withheld[outcome].without(part.withheld[outcome])
+            left.shown[outcome] = self.shown[outcome].without(part.shown[outcome])
+        return left
+
+    def to_plain(self) -> list[float]:
+        plain = []
+        for sums in (*self.withheld.values(), *self.shown.values()):
+            plain += [sums.number, sums.total, sums.squares]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: list[float]) -> TrialSums:
+        loaded = cls()
+        numbers = iter(plain)
+        for sums in (*loaded.withheld.values(), *loaded.shown.values()):
+            sums.number, sums.total, sums.squares = next(numbers), next(numbers), next(numbers)
+        return loaded
+
+
 class TrialTable(Table):
     """The draws of recent episodes, and the sums of all outcomes.
 
     Attributes:
-        runs: episode -> [user or "", kind of request, model calls, errors, score or None, weight of the score,
-            {method: {item: [1 if shown, calls before, errors before]}}].
-        sums: method -> kind of request -> item -> for "withheld" and "shown", for each outcome: number, sum and sum of
-            squares. ALL as kind of request, or as item, sums over the others.
+        runs: by episode.
+        sums: method -> kind of request -> item. ALL as kind of request, or as item, sums over the others.
     """
 
     name = "trials"
@@ -140,99 +243,101 @@ class TrialTable(Table):
                 )
             )
         ),
-        "sums": shapes.RowsOf(shapes.RowsOf(shapes.RowsOf(shapes.numbers(_WIDTH)))),
+        "sums": shapes.RowsOf(shapes.RowsOf(shapes.RowsOf(shapes.numbers(6 * len(BETTER))))),
     }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.runs: dict[str, list[Any]] = {}
-        self.sums: dict[str, dict[str, dict[str, list[float]]]] = {}
+        self.runs: dict[str, DrawnRun] = {}
+        self.sums: dict[str, dict[str, dict[str, TrialSums]]] = {}
+
+    def to_state(self) -> dict[str, Any]:
+        sums: dict[str, dict[str, dict[str, list[float]]]] = {}
+        for method, kinds in self.sums.items():
+            of_method = sums[method] = {}
+            for about, items in kinds.items():
+                of_method[about] = {item: known.to_plain() for item, known in items.items()}
+        return {"runs": {run: drawn.to_plain() for run, drawn in self.runs.items()}, "sums": sums}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.runs = {run: DrawnRun.from_plain(plain) for run, plain in state["runs"].items()}
+        self.sums = state["sums"]
+        for kinds in self.sums.values():
+            for about, items in kinds.items():
+                kinds[about] = {item: TrialSums.from_plain(plain) for item, plain in items.items()}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: self._judge_again}
 
-    def _run(self, run: str, user: str | None) -> list[Any]:
-        row = self.runs.get(run)
-        if row is None:
-            row = self.runs[run] = [user or "", "", 0, 0, None, 0.0, {}]
+    def _run(self, run: str, user: str | None) -> DrawnRun:
+        drawn = self.runs.get(run)
+        if drawn is None:
+            drawn = self.runs[run] = DrawnRun(user or "")
             if len(self.runs) > TRIAL_SETTINGS.runs:
                 del self.runs[next(iter(self.runs))]
-        return row
+        return drawn
 
     def _draw(
         self, method: str, run: str, about: str, items: dict[str, int], calls: int, errors: int, user: str | None
     ) -> None:
-        # Subtracted, changed and counted again: the sums never contain an outcome twice.
-        row = self._run(run, user)
-        self._count(row, -1)
-        row[1] = row[1] or about
-        drawn = row[6].setdefault(method, {})
+        # Taken away, changed and counted again: the sums never hold an outcome twice.
+        drawn = self._run(run, user)
+        self._count(drawn, -1)
+        drawn.about = drawn.about or about
+        draws = drawn.draws.setdefault(method, {})
         for item, shown in items.items():
-            drawn.setdefault(item, [shown, calls, errors])
-        self._count(row, 1)
+            draws.setdefault(item, ItemDraw(shown, calls, errors))
+        self._count(drawn, 1)
         self._judge(run)
 
     def _go_on(self, run: str, calls: int, errors: int, user: str | None) -> None:
-        row = self._run(run, user)
-        self._count(row, -1)
-        row[2] += calls
-        row[3] += errors
-        self._count(row, 1)
+        drawn = self._run(run, user)
+        self._count(drawn, -1)
+        drawn.calls += calls
+        drawn.errors += errors
+        self._count(drawn, 1)
 
     def _judge_again(self, run: str, *_: object) -> None:
         self._judge(run)
 
     def _judge(self, run: str) -> None:
-        row, feedback = self.runs.get(run), self.graph.verdict(run)
-        if row is None or feedback is None:
+        drawn, feedback = self.runs.get(run), self.graph.verdict(run)
+        if drawn is None or feedback is None:
             return
-        self._count(row, -1)
-        row[4], row[5] = feedback.score, feedback.weight
-        self._count(row, 1)
+        self._count(drawn, -1)
+        drawn.score, drawn.weight = feedback.score, feedback.weight
+        self._count(drawn, 1)
 
-    def _count(self, row: list[Any], sign: int) -> None:
-        """Add an episode's outcome to the sums, or subtract it.
+    def _count(self, run: DrawnRun, sign: int) -> None:
+        """Add an episode's outcome to the sums, or take it away.
 
         Items of one episode share its outcome, but their draws are independent, and so are their differences.
         """
-        _, about, calls, errors, score, judged, methods = row
-        for method, items in methods.items():
-            for item, (shown, calls_before, errors_before) in items.items():
-                values = (
-                    (0.0 if score is None else judged, score or 0.0),
-                    (1.0, errors - errors_before),
-                    (1.0, calls - calls_before),
-                )
-                for kind in {about, ALL}:
+        for method, items in run.draws.items():
+            for item, draw in items.items():
+                for about in {run.about, ALL}:
                     for key in (item, ALL):
-                        self._add(method, kind, key, shown, sign, values)
+                        sums = self._sums_of(method, about, key)
+                        arm = sums.shown if draw.shown else sums.withheld
+                        if run.score is not None:
+                            arm["score"].add(run.weight, run.score, sign)
+                        arm["errors"].add(1.0, run.errors - draw.errors, sign)
+                        arm["calls"].add(1.0, run.calls - draw.calls, sign)
 
-    def _add(
-        self, method: str, kind: str, item: str, shown: int, sign: int, values: Iterable[tuple[float, float]]
-    ) -> None:
-        items = self.sums.setdefault(method, {}).setdefault(kind, {})
-        cell = items.get(item)
-        if cell is None:
-            cell = items[item] = [0.0] * _WIDTH
+    def _sums_of(self, method: str, about: str, item: str) -> TrialSums:
+        items = self.sums.setdefault(method, {}).setdefault(about, {})
+        if item not in items:
+            items[item] = TrialSums()
             if len(items) > TRIAL_SETTINGS.items:
-                del items[_oldest(items, {ALL, item})]
-        place = shown * _WIDTH // 2
-        for part, value in values:
-            cell[place] += sign * part
-            cell[place + 1] += sign * part * value
-            cell[place + 2] += sign * part * value * value
-            place += len(_FIELDS)
+                # The sums over all items are among the oldest, and must stay.
+                del items[next(key for key in items if key not in (ALL, item))]
+        return items[item]
 
     def forget(self, gone: Forgotten) -> int:
-        for run, (user, *_) in list(self.runs.items()):
-            if gone.has(run, user):
+        for run, drawn in list(self.runs.items()):
+            if gone.has(run, drawn.user):
                 del self.runs[run]
         return 0
-
-
-def _oldest(items: Iterable[str], stay: Collection[str]) -> str:
-    """Return the first of some items that is not among those to keep."""
-    return next(item for item in items if item not in stay)
 
 
 class Estimate(NamedTuple):
@@ -269,20 +374,19 @@ class Effect(NamedTuple):
     standing: Standing
 
 
-def estimate(cells: Iterable[list[float] | None], outcome: Outcome) -> Estimate:
+def estimate(levels: Iterable[TrialSums | None], outcome: Outcome) -> Estimate:
     """Return the effect of the last of several levels, each of them the prior of the next.
 
     Args:
-        cells: the sums of each level, without the counts of the next level.
-        outcome: number of the outcome.
+        levels: the sums of each level, without what the next level counts.
+        outcome: which of the outcomes.
     """
-    at = list(BETTER).index(outcome) * len(_FIELDS)
     mean, variance = 0.0, 0.0
-    for cell, spread in zip(cells, TRIAL_SETTINGS.spreads, strict=False):
+    for sums, spread in zip(levels, TRIAL_SETTINGS.spreads, strict=False):
         variance += spread * spread
-        if cell is None:
+        if sums is None:
             continue
-        difference = _difference(cell, at)
+        difference = _difference(sums.withheld[outcome], sums.shown[outcome])
         if difference is None:
             continue
         trust = variance / (variance + difference.variance)
@@ -298,16 +402,25 @@ class _Difference(NamedTuple):
     variance: float
 
 
-def _difference(cell: list[float], at: int) -> _Difference | None:
+def _difference(withheld: OutcomeSums, shown: OutcomeSums) -> _Difference | None:
     """Return the difference of an outcome's means with and without an item; None without two arms."""
-    (n0, sum0, squares0), (n1, sum1, squares1) = cell[at : at + 3], cell[at + _WIDTH // 2 : at + _WIDTH // 2 + 3]
+    n0, n1 = withheld.number, shown.number
     if min(n0, n1) < 0.5:
         return None
-    mean0, mean1 = sum0 / n0, sum1 / n1
-    total = squares0 + squares1 - n0 * mean0 * mean0 - n1 * mean1 * mean1
-    # Half an observation with a variance of 1/4: a few equal outcomes must not look certain.
+    mean0, mean1 = withheld.total / n0, shown.total / n1
+    total = withheld.squares + shown.squares - n0 * mean0 * mean0 - n1 * mean1 * mean1
+    # Half an observation of a variance of 1/4 keeps few equal outcomes from looking certain.
     variance = (max(total, 0.0) + 0.125) / (n0 + n1 + 0.5)
     return _Difference((mean1 - mean0) / math.sqrt(variance), 1 / n0 + 1 / n1)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLevels:
+    """The sums from which an effect is estimated, each without those of the next level; None without draws."""
+
+    method: TrialSums | None
+    kind: TrialSums | None
+    item: TrialSums | None
 
 
 class HintTrials:
@@ -351,30 +464,30 @@ class HintTrials:
     def _standing(self, method: str, about: str, item: str) -> Standing:
         settings = TRIAL_SETTINGS
         levels = self._levels(method, about, item)
-        _, of_kind, own = levels
-        if max(_drawn(of_kind, 0), _drawn(own, 0)) < settings.least_withheld:
+        of_kind, own = levels.kind or TrialSums(), levels.item or TrialSums()
+        if max(of_kind.without_it, own.without_it) < settings.least_withheld:
             return "tried"
-        chances = [estimate(levels, outcome).helps for outcome in BETTER]
+        all_levels = (levels.method, levels.kind, levels.item)
+        chances = [estimate(all_levels, outcome).helps for outcome in BETTER]
         for chance in chances:
             if chance >= settings.sure:
                 return "helps"
             # More calls for a better score are not harmful.
             if chance <= 1 - settings.sure and chances[0] <= 0.5:
                 return "hurts"
-        tried = _drawn(own, 1) >= settings.tried or _drawn(of_kind, 1) >= settings.all_tried
+        tried = own.with_it >= settings.tried or of_kind.with_it >= settings.all_tried
         if tried and max(chances) < settings.unlikely:
             return "idle"
         return "tried"
 
-    def _levels(self, method: str, about: str, item: str) -> list[list[float] | None]:
-        """Return the sums of the method, of the kind of request and of the item, each without the next."""
+    def _levels(self, method: str, about: str, item: str) -> TrialLevels:
         kinds = self._table.sums.get(method, {})
         of_kind = kinds.get(about, {})
         own, kind, whole = of_kind.get(item), of_kind.get(ALL), kinds.get(ALL, {}).get(ALL)
-        rest: list[float] | None = None
+        rest: TrialSums | None = None
         if about != ALL:
             rest = _less(whole, kind)
-        return [rest, _less(kind, own), own]
+        return TrialLevels(rest, _less(kind, own), own)
 
     # --- draws ---
 
@@ -393,21 +506,17 @@ class HintTrials:
             return set()
         name, core = run.digest, self._core
         with core.lock:
-            row = self._table.runs.get(name)
-            if row is None:
-                row = ["", "", 0, 0, None, 0.0, {}]
-            _, about, calls, errors, _, _, methods = row
-            shown: dict[str, int] = {}
-            for item, (known, _, _) in methods.get(method, {}).items():
-                shown[item] = known
+            drawn = self._table.runs.get(name) or DrawnRun()
+            shown = {item: draw.shown for item, draw in drawn.draws.get(method, {}).items()}
             new: dict[str, int] = {}
             for item in items:
                 if item not in shown:
                     new[item] = int(not self._withholds(method, item, name))
             if new:
-                about = about or self.kind_of(state)
+                about = drawn.about or self.kind_of(state)
                 user = user or core.graph.owner(name)
-                core.apply(None, [HintsDrawn(method, name, about, new, calls, errors, user)], user=user, run=name)
+                draws = HintsDrawn(method, name, about, new, drawn.calls, drawn.errors, user)
+                core.apply(None, [draws], user=user, run=name)
             shown |= new
             # Draws of earlier model calls stay valid: an item must not appear and disappear within an episode.
             return {item for item in items if not shown[item]}
@@ -423,11 +532,11 @@ class HintTrials:
 
     def went(self, run: str, turn: Turn) -> Record:
         """Return the record of a model turn of an episode with draws. The caller holds the lock."""
-        row = self._table.runs.get(run)
-        if row is None or turn.chosen_by != "model":
+        drawn = self._table.runs.get(run)
+        if drawn is None or turn.chosen_by != "model":
             return []
         errors = sum(step.status == "failed" for step in turn.steps)
-        return [DrawnRunWent(run, 1, errors, row[0] or None)]
+        return [DrawnRunWent(run, 1, errors, drawn.user or None)]
 
     # --- the report ---
 
@@ -442,9 +551,11 @@ class HintTrials:
                         yield self._effect(method, about, item)
 
     def _effect(self, method: str, about: str, item: str) -> Effect:
-        levels = self._levels(method, about, item)
+        known = self._levels(method, about, item)
+        levels = [known.method, known.kind, known.item]
         if item == ALL:
-            levels = [levels[0], levels[2]]
+            # The item is the kind of request: there is no level between.
+            levels = [known.method, known.item]
         decides: Outcome = next(iter(BETTER))
         for outcome in BETTER:
             chance = estimate(levels, outcome).helps
@@ -453,7 +564,7 @@ class HintTrials:
                 break
         mean, deviation = estimate(levels, decides)
         margin = _NORMAL.inv_cdf(0.975) * deviation
-        cell = levels[-1]
+        own = known.item or TrialSums()
         standing: Standing = "tried"
         if item != ALL:
             standing = self._standing(method, about, item)
@@ -461,8 +572,8 @@ class HintTrials:
             method=method,
             about=about,
             item=item,
-            shown=_drawn(cell, 1),
-            withheld=_drawn(cell, 0),
+            shown=own.with_it,
+            withheld=own.without_it,
             outcome=decides,
             value=mean,
             low=mean - margin,
@@ -507,14 +618,7 @@ def _in_words(effect: Effect) -> str:
     )
 
 
-def _drawn(cell: list[float] | None, shown: int) -> float:
-    """Return the number of episodes: the count of the last outcome, which every episode has."""
-    if cell is None:
-        return 0.0
-    return cell[shown * _WIDTH // 2 + _WIDTH // 2 - len(_FIELDS)]
-
-
-def _less(whole: list[float] | None, part: list[float] | None) -> list[float] | None:
+def _less(whole: TrialSums | None, part: TrialSums | None) -> TrialSums | None:
     if whole is None or part is None:
         return whole
-    return [a - b for a, b in zip(whole, part, strict=True)]
+    return whole.without(part)

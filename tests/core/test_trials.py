@@ -13,7 +13,7 @@ from langchain_core.messages.tool import tool_call
 from benchmarks.hints import simulated
 from langgraph_toolmem import SIT, ConfigurationError, ToolMemory
 from langgraph_toolmem.core import trials
-from langgraph_toolmem.core.trials import BETTER, DrawnRunWent, HintsDrawn, TrialTable, estimate
+from langgraph_toolmem.core.trials import BETTER, DrawnRunWent, HintsDrawn, OutcomeSums, TrialSums, TrialTable, estimate
 from langgraph_toolmem.graph.events import Verdict
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 
@@ -34,8 +34,8 @@ def test_an_outcome_counts_once_whatever_the_order() -> None:
 
     assert tables[0].sums == tables[1].sums
     # score: n, sum, squares; errors; calls after the draw (3 - 1 = 2)
-    assert tables[0].sums["sit"]["refund"]["a"] == [0.0] * 9 + [1, 1, 1, 1, 1, 1, 1, 2, 4]
-    assert tables[0].sums["sit"]["refund"]["b"] == [1, 1, 1, 1, 1, 1, 1, 2, 4] + [0.0] * 9
+    assert tables[0].sums["sit"]["refund"]["a"].to_plain() == [0.0] * 9 + [1, 1, 1, 1, 1, 1, 1, 2, 4]
+    assert tables[0].sums["sit"]["refund"]["b"].to_plain() == [1, 1, 1, 1, 1, 1, 1, 2, 4] + [0.0] * 9
 
 
 def test_changed_feedback_takes_the_place_of_the_old() -> None:
@@ -44,12 +44,15 @@ def test_changed_feedback_takes_the_place_of_the_old() -> None:
     graph.apply(None, [Verdict("r1", 1.0, None, None, 1.0, 1.0)])
     graph.apply(None, [Verdict("r1", 0.0, None, None, 1.0, 2.0)])
 
-    assert graph.register(TrialTable).sums["sit"][""]["a"][9:12] == [1, 0, 0]
+    assert graph.register(TrialTable).sums["sit"][""]["a"].shown["score"] == OutcomeSums(1, 0, 0)
 
 
-def cell(without: tuple[int, int], shown: tuple[int, int]) -> list[float]:
+def cell(without: tuple[int, int], shown: tuple[int, int]) -> TrialSums:
     """Sums of scores of 0 and 1: number and good ones in each arm."""
-    return [without[0], without[1], without[1], *[0.0] * 6, shown[0], shown[1], shown[1], *[0.0] * 6]
+    sums = TrialSums()
+    sums.withheld["score"] = OutcomeSums(without[0], without[1], without[1])
+    sums.shown["score"] = OutcomeSums(shown[0], shown[1], shown[1])
+    return sums
 
 
 def test_an_effect_is_drawn_to_what_is_known_of_its_kind() -> None:
@@ -105,7 +108,7 @@ def test_calls_and_errors_after_the_draw_are_counted(monkeypatch: pytest.MonkeyP
         failed = ToolMessage("no", tool_call_id="c", status="error")
         memory.finish([*asked, made, failed, AIMessage("Sorry.")], thread_id="t", success=False)
         [effect, pool] = sorted(core.trials.effects(), key=lambda each: each.item == "")
-        sums = core.trials._table.sums["sit"][""]["a"]
+        sums = core.trials._table.sums["sit"][""]["a"].to_plain()
 
     assert (effect.shown + effect.withheld, pool.shown + pool.withheld) == (1, 1)
     assert [a + b for a, b in zip(sums[:9], sums[9:], strict=True)] == [1, 0, 0, 1, 1, 1, 1, 2, 4]
