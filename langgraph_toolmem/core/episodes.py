@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.checks import is_share
@@ -63,15 +63,54 @@ def contributor(thread_id: str, user: str | None) -> str:
     return digest("run", thread_id, user)
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedEpisode:
+    """An episode, and its number in the thread, from 1."""
+
+    episode: str
+    number: int
+
+
+@dataclass(slots=True)
+class ThreadEpisodes:
+    """The episodes of a thread.
+
+    Attributes:
+        messages: user message (its key) -> its episode.
+        over: the episodes that are over, the latest last.
+    """
+
+    messages: dict[str, NumberedEpisode] = field(default_factory=dict)
+    over: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def all(self) -> set[str]:
+        return {known.episode for known in self.messages.values()} | set(self.over)
+
+    def without(self, episodes: Collection[str]) -> ThreadEpisodes:
+        left = ThreadEpisodes(over={episode: 1 for episode in self.over if episode not in episodes})
+        for message, known in self.messages.items():
+            if known.episode not in episodes:
+                left.messages[message] = known
+        return left
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        return [{message: [known.episode, known.number] for message, known in self.messages.items()}, self.over]
+
+    @classmethod
+    def from_plain(cls, plain: list[dict[str, Any]]) -> ThreadEpisodes:
+        messages, over = plain
+        return cls({message: NumberedEpisode(*known) for message, known in messages.items()}, over)
+
+
 class KnownMessages(Mapping[str, str]):
     """A view of the user messages of a thread, each with its episode; a copy of 1,000 takes 0.3 ms at each reading."""
 
-    def __init__(self, messages: Mapping[str, Any]) -> None:
+    def __init__(self, messages: Mapping[str, NumberedEpisode]) -> None:
         self._messages = messages
 
     def __getitem__(self, message: str) -> str:
-        episode: str = self._messages[message][0]
-        return episode
+        return self._messages[message].episode
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._messages])
@@ -81,7 +120,7 @@ class KnownMessages(Mapping[str, str]):
 
 
 class Episodes(Table):
-    """``threads``: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
+    """``threads``: by digest of the thread.
 
     Without the graph's lock a read may be slightly stale. `at_forgetting` is called when a user or runs are forgotten,
     here or by another worker.
@@ -96,29 +135,38 @@ class Episodes(Table):
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.threads: dict[str, list[dict[str, Any]]] = {}
+        self.threads: dict[str, ThreadEpisodes] = {}
         self.at_forgetting: list[Callable[[], None]] = []
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
-    def _thread(self, thread: str) -> list[dict[str, Any]]:
-        # Removed and added again: the threads are in the order of their latest activity.
-        row = self.threads.pop(thread, None) or [{}, {}]
-        self.threads[thread] = row
+    def to_state(self) -> dict[str, Any]:
+        return {"threads": {thread: known.to_plain() for thread, known in self.threads.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.threads = {thread: ThreadEpisodes.from_plain(plain) for thread, plain in state["threads"].items()}
+
+    def _thread(self, thread: str) -> ThreadEpisodes:
+        # Taken out and put back: the threads are in the order of their latest activity.
+        known = self.threads.pop(thread, None) or ThreadEpisodes()
+        self.threads[thread] = known
         if len(self.threads) > EPISODE_LIMITS.threads:
             del self.threads[next(iter(self.threads))]
-        return row
+        return known
+
+    def _known(self, thread_id: str) -> ThreadEpisodes:
+        return self.threads.get(digest("run", thread_id)) or ThreadEpisodes()
 
     def _see(self, thread: str, message: str, episode: str, number: int) -> None:
-        messages = self._thread(thread)[0]
+        messages = self._thread(thread).messages
         # The first event of a message counts: two processes may report it, each with a number of its own.
-        messages.setdefault(message, [episode, number])
+        messages.setdefault(message, NumberedEpisode(episode, number))
         if len(messages) > EPISODE_LIMITS.messages:
             del messages[next(iter(messages))]
 
     def _end(self, thread: str, episode: str) -> None:
-        over = self._thread(thread)[1]
+        over = self._thread(thread).over
         over.pop(episode, None)
         over[episode] = 1
         if len(over) > EPISODE_LIMITS.messages:
@@ -129,40 +177,36 @@ class Episodes(Table):
         for forget in self.at_forgetting:
             forget()
         own = set(gone.runs)
-        for thread, (messages, over) in list(self.threads.items()):
-            known = _episodes_of(messages, over)
-            if thread in own or known <= own or (gone.user and own & known):
+        for thread, known in list(self.threads.items()):
+            episodes = known.all
+            if thread in own or episodes <= own or (gone.user and own & episodes):
                 del self.threads[thread]
-            elif own & known:
-                self.threads[thread] = _without_episodes(messages, over, own)
+            elif own & episodes:
+                self.threads[thread] = known.without(own)
         return 0
 
     def of(self, thread_id: str | None) -> Mapping[str, str]:
         """Return the known user messages of a thread (their keys), each with its episode, in order."""
         if thread_id is None:
             return {}
-        row = self.threads.get(digest("run", thread_id))
-        if row is None:
-            return {}
-        messages, _ = row
-        return KnownMessages(messages)
+        return KnownMessages(self._known(thread_id).messages)
 
     def new(self, run: Run, start: int = 0) -> Record:
         """Return the record of a run's unknown user messages; the first `start` events were read before."""
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
-        known, _ = self.threads.get(thread, [{}, {}])
+        known = self._known(run.thread_id).messages
         episode, latest = "", 0
         if run.truncated:
             # A cut history does not show how many episodes came before it.
-            latest = max((number for _, number in known.values()), default=0)
+            latest = max((seen.number for seen in known.values()), default=0)
         record: Record = []
         for event in run.events[_last_known(run, start, known) :]:
             if not isinstance(event, UserMessage):
                 continue
             if event.key in known:
-                episode, latest = known[event.key]
+                episode, latest = known[event.key].episode, known[event.key].number
                 continue
             latest += event.episode != episode
             episode = event.episode
@@ -172,29 +216,21 @@ class Episodes(Table):
     def over(self, run: Run) -> Record:
         if run.thread_id is None:
             return []
-        thread = digest("run", run.thread_id)
-        _, ended = self.threads.get(thread, [{}, {}])
-        if next(reversed(ended), None) == run.digest:
+        if next(reversed(self._known(run.thread_id).over), None) == run.digest:
             return []
-        return [EpisodeOver(thread, run.digest)]
+        return [EpisodeOver(digest("run", run.thread_id), run.digest)]
 
     def runs(self, thread_id: str) -> set[str]:
         """Return the digests of the episodes of a thread."""
-        messages, over = self.threads.get(digest("run", thread_id), [{}, {}])
-        return _episodes_of(messages, over)
+        return self._known(thread_id).all
 
     def names(self, thread_id: str | None = None, others: Collection[str] = ()) -> set[str]:
         """Return the digests of the episodes and requests of a thread, or of all, without the episodes of others."""
-        rows = list(self.threads.values())
-        if thread_id is not None:
-            rows = [self.threads.get(digest("run", thread_id), [{}, {}])]
+        threads = list(self.threads.values()) if thread_id is None else [self._known(thread_id)]
         names: set[str] = set()
-        for messages, over in rows:
-            names.update(episode for episode in over if episode not in others)
-            for message, (episode, _) in messages.items():
-                if episode not in others:
-                    names.add(message)
-                    names.add(episode)
+        for known in threads:
+            left = known.without(others)
+            names |= left.all | left.messages.keys()
         return names
 
     def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
@@ -204,43 +240,26 @@ class Episodes(Table):
         Raises:
             InputError: the thread is unknown, or does not have this episode, or only among `others`.
         """
-        all_messages, all_over = self.threads.get(digest("run", thread_id), [{}, {}])
-        if not all_messages and not all_over:
+        known = self._known(thread_id)
+        if not known.messages and not known.over:
             raise InputError(
                 f"No thread {thread_id!r} was learned in this memory: is it the thread id that the agent ran with?"
             )
-        messages, over = _without_episodes(all_messages, all_over, others)
-        if not messages and not over:
+        own = known.without(others)
+        if not own.messages and not own.over:
             raise InputError(f"The thread {thread_id!r} is another user's.")
-        if episode is None and over:
-            return next(reversed(over))
+        if episode is None and own.over:
+            return next(reversed(own.over))
         if episode is None:
-            latest, _ = next(reversed(messages.values()))
-            return str(latest)
-        named = _find_episode(thread_id, episode, messages)
+            return next(reversed(own.messages.values())).episode
+        named = _find_episode(thread_id, episode, own.messages)
         if named is None:
-            numbers = sorted({number for _, number in messages.values()})
+            numbers = sorted({seen.number for seen in own.messages.values()})
             raise InputError(
                 f"The thread {thread_id!r} has no episode {episode!r}: give a number from {numbers[0]} to "
                 f"{numbers[-1]}, or the id of a user's message."
             )
         return named
-
-
-def _episodes_of(messages: Mapping[str, Any], over: Collection[str]) -> set[str]:
-    """Return the episodes of a thread's row."""
-    return {episode for episode, _ in messages.values()} | set(over)
-
-
-def _without_episodes(
-    messages: Mapping[str, Any], over: Collection[str], episodes: Collection[str]
-) -> list[dict[str, Any]]:
-    """Return a thread's row without some episodes."""
-    left: dict[str, Any] = {}
-    for message, (episode, number) in messages.items():
-        if episode not in episodes:
-            left[message] = [episode, number]
-    return [left, {episode: 1 for episode in over if episode not in episodes}]
 
 
 def _last_known(run: Run, start: int, known: Collection[str]) -> int:
@@ -252,18 +271,17 @@ def _last_known(run: Run, start: int, known: Collection[str]) -> int:
     return 0
 
 
-def _find_episode(thread_id: str, episode: str | int, messages: Mapping[str, Any]) -> str | None:
+def _find_episode(thread_id: str, episode: str | int, messages: Mapping[str, NumberedEpisode]) -> str | None:
     """Return the episode with a number, of a message with an id, or with a digest; None if there is none."""
     is_number = isinstance(episode, int) and not isinstance(episode, bool)
     if not is_number:
         thread = digest("run", thread_id)
         for key in (digest("user", thread, "", str(episode), 0), digest("user", thread_id, str(episode), 0)):
             if key in messages:
-                run, _ = messages[key]
-                return str(run)
-    for run, number in reversed(list(messages.values())):
-        if episode == (number if is_number else run):
-            return str(run)
+                return messages[key].episode
+    for known in reversed(list(messages.values())):
+        if episode == (known.number if is_number else known.episode):
+            return known.episode
     return None
 
 
@@ -283,24 +301,41 @@ class EpisodeSpent(Event):
     tokens: int
 
 
+@dataclass(slots=True)
+class SpentEpisode:
+    """The model calls and tokens of an episode with the memory (held: 0) or held out (1)."""
+
+    held: int
+    calls: int = 0
+    tokens: int = 0
+
+    def to_plain(self) -> list[int]:
+        return [self.held, self.calls, self.tokens]
+
+
 class HoldoutTable(Table):
-    """``episodes`` in which the memory was asked, or would have been asked: -> [held out (1 or 0), model calls,
-    tokens].
-    """
+    """``episodes`` in which the memory was asked, or would have been."""
 
     name = "holdout"
     parts: ClassVar = {"episodes": shapes.RowsOf(shapes.ListOf(shapes.WHOLE, (3,)))}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
-        self.episodes: dict[str, list[int]] = {}
+        self.episodes: dict[str, SpentEpisode] = {}
+
+    def to_state(self) -> dict[str, Any]:
+        return {"episodes": {run: spent.to_plain() for run, spent in self.episodes.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.episodes = {run: SpentEpisode(*plain) for run, plain in state["episodes"].items()}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {EpisodeSpent: self._spend}
 
     def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:
-        known_held, known_calls, known_tokens = self.episodes.get(run, (held, 0, 0))
-        self.episodes[run] = [known_held, known_calls + calls, known_tokens + tokens]
+        spent = self.episodes.setdefault(run, SpentEpisode(held))
+        spent.calls += calls
+        spent.tokens += tokens
         if len(self.episodes) > EPISODE_LIMITS.held_out:
             del self.episodes[next(iter(self.episodes))]
 
@@ -343,21 +378,19 @@ class Holdout:
             # A drawn episode is not drawn again, also after the share was changed.
             known = self._table.episodes.get(name)
             if known is not None:
-                held, *_ = known
-                return bool(held)
+                return bool(known.held)
             drawn = self.draws(name)
             if not evidence.read_only:
                 evidence.apply(digest("held", name), [EpisodeSpent(name, int(drawn), 0, 0)], run=name)
         return drawn
 
     def spent(self, run: str, turn: Turn) -> Record:
-        """Return the record of a model turn's calls and tokens. The caller must hold the lock."""
-        row = self._table.episodes.get(run)
-        if row is None or turn.chosen_by != "model":
+        """Return the record of a model turn's calls and tokens. The caller holds the lock."""
+        known = self._table.episodes.get(run)
+        if known is None or turn.chosen_by != "model":
             return []
-        held, *_ = row
-        return [EpisodeSpent(run, held, 1, turn.input_tokens + turn.output_tokens)]
+        return [EpisodeSpent(run, known.held, 1, turn.input_tokens + turn.output_tokens)]
 
     def episodes(self) -> Iterator[Episode]:
-        for name, (held, calls, tokens) in self._table.episodes.items():
-            yield Episode(bool(held), calls, tokens, self._evidence.graph.score(name))
+        for name, spent in self._table.episodes.items():
+            yield Episode(bool(spent.held), spent.calls, spent.tokens, self._evidence.graph.score(name))
