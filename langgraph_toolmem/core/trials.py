@@ -151,10 +151,11 @@ class DrawnRun:
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> DrawnRun:
-        run = cls(*plain)
-        for method, items in run.draws.items():
-            run.draws[method] = {item: ItemDraw(*draw) for item, draw in items.items()}
-        return run
+        *fields, plain_draws = plain
+        draws = {}
+        for method, items in plain_draws.items():
+            draws[method] = {item: ItemDraw(*draw) for item, draw in items.items()}
+        return cls(*fields, draws)
 
 
 @dataclass(slots=True)
@@ -206,7 +207,7 @@ class TrialSums:
         return left
 
     def to_plain(self) -> list[float]:
-        plain = []
+        plain: list[float] = []
         for sums in (*self.withheld.values(), *self.shown.values()):
             plain += [sums.number, sums.total, sums.squares]
         return plain
@@ -261,10 +262,11 @@ class TrialTable(Table):
 
     def load(self, state: dict[str, Any]) -> None:
         self.runs = {run: DrawnRun.from_plain(plain) for run, plain in state["runs"].items()}
-        self.sums = state["sums"]
-        for kinds in self.sums.values():
+        self.sums = {}
+        for method, kinds in state["sums"].items():
+            of_method = self.sums[method] = {}
             for about, items in kinds.items():
-                kinds[about] = {item: TrialSums.from_plain(plain) for item, plain in items.items()}
+                of_method[about] = {item: TrialSums.from_plain(plain) for item, plain in items.items()}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: self._judge_again}
