@@ -155,7 +155,8 @@ class DrawnRun:
         draws = {}
         for method, items in plain_draws.items():
             draws[method] = {item: ItemDraw(*draw) for item, draw in items.items()}
-        return cls(*fields, draws)
+        user, about, calls, errors, score, weight = fields
+        return cls(user, about, calls, errors, score, weight, draws)
 
 
 @dataclass(slots=True)
