@@ -514,12 +514,13 @@ class Trainer:
         """Return rows of the links that structure and runs show, with p(a→b) [O]."""
         # All links are edges here: nothing is measured any more.
         logits = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
+        numbers = {name: number for number, name in enumerate(self.names)}
         rows: list[tuple[str, str, str, str, float]] = []
         for consumer, column in zip(self.names, 1 / (1 + np.exp(-logits.T)), strict=True):
-            probabilities = dict(zip(self.names, column.tolist(), strict=True))
             for port in self.graph.apis[consumer].inputs:
                 for link in self.graph.links_into(port, self.history):
-                    probability = round(probabilities[link.producer], 4)
+                    # A dictionary of all producers for each consumer took 22 of 35 s at 12,000 tools.
+                    probability = round(float(column[numbers[link.producer]]), 4)
                     rows.append((link.producer, link.output, consumer, link.input, probability))
         return rows
 
