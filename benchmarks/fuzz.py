@@ -441,7 +441,7 @@ def damage(folder: Path, chance: random.Random) -> tuple[str, set[int] | None]:
         with closing(sqlite3.connect(folder / NAME, isolation_level=None)) as database, suppress(sqlite3.Error):
             if name == "rows":
                 for _ in range(20):
-                    database.execute(INSERT, (*Row(None, "", "", strange_body(chance)).values(), "", None))
+                    database.execute(INSERT, Row(None, "", "", strange_body(chance)).columns())
                 return name, set()
             for statement in hostile_sql(chance):
                 database.execute(statement)

@@ -43,8 +43,8 @@ _SELECT_EVENTS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS B
     CAST(body AS BLOB), checksum FROM events"""
 _LAST_SEQ: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
 INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, number)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
-    WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?6 AND number = ?7))"""
+    SELECT :key, :user, :run, :body, :checksum, :origin, :number
+    WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = :key OR (origin = :origin AND number = :number))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
 
 NOT_IN_SNAPSHOTS: Final = """origin = '' AND (number IS NULL
@@ -105,9 +105,17 @@ class Row:
     run: str
     body: str
 
-    def values(self) -> tuple[str | None, str, str, str, int]:
-        """Return the columns that `INSERT` takes first, with the checksum."""
-        return self.key, self.user, self.run, self.body, self.checksum
+    def columns(self, origin: str = "", number: int | None = None) -> dict[str, str | int | None]:
+        """Return the columns that `INSERT` takes, with the checksum.
+
+        Args:
+            origin: the worker whose row it is; "" for this folder's own.
+            number: in that worker's log.
+        """
+        return {
+            "key": self.key, "user": self.user, "run": self.run, "body": self.body, "checksum": self.checksum,
+            "origin": origin, "number": number,
+        }  # fmt: skip
 
     @property
     def checksum(self) -> int:
@@ -514,7 +522,7 @@ class EventStore:
                     database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
                 numbers = [stored.seq for stored in others]
                 for unsaved in rows:
-                    inserted = database.execute(INSERT, (*unsaved.values(), "", None))
+                    inserted = database.execute(INSERT, unsaved.columns())
                     new = inserted.rowcount == 1
                     if new:
                         numbers.append(inserted.lastrowid or 0)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.jsontext import dumps, loads
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.stores.database import NAME, Database
+from langgraph_toolmem.stores.database import NAME, Database, Values
 
 MAX_NAMED: Final = 5
 """Damaged rows that problems name one by one."""
@@ -221,16 +221,16 @@ class RowTable(Database):
 
     def behind(self, name: str, most: int) -> list[TextRow]:
         """Return rows that the index does not have yet, the oldest first."""
-        sql = f"""SELECT {_ROW_COLUMNS} FROM rows WHERE collection = ?1 AND number > (
-            SELECT indexed FROM collections WHERE name = ?1) ORDER BY number LIMIT ?2"""
-        return self._rows(sql, (name, most))
+        sql = f"""SELECT {_ROW_COLUMNS} FROM rows WHERE collection = :name AND number > (
+            SELECT indexed FROM collections WHERE name = :name) ORDER BY number LIMIT :most"""
+        return self._rows(sql, {"name": name, "most": most})
 
     def stale(self, name: str, most: int) -> list[StaleKey]:
         """Return keys of texts that were removed or replaced, the oldest first."""
         sql = "SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?"
         return [StaleKey(number, key) for number, key in self.ask(sql, (name, most))]
 
-    def _rows(self, sql: str, values: Sequence[Any]) -> list[TextRow]:
+    def _rows(self, sql: str, values: Values) -> list[TextRow]:
         """Return rows as they are read; one whose metadata is damaged has none, so that its reader leaves it out."""
         rows = list[TextRow]()
         for number, name, key, part, text, metadata in self.ask(sql, values):

@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from langgraph.store.base import BaseStore, Op
 
@@ -398,7 +397,7 @@ class SharedLog:
                     missing.add(place.worker)
                 elif place.worker not in missing:  # else it would leave a gap
                     row = event_from_plain(item.value)
-                    fetched.rows.append((*row.values(), place.worker, place.number))
+                    fetched.rows.append(row.columns(place.worker, place.number))
                     fetched.cursors[place.worker] = place.number + 1
         fetched.is_whole = not missing
         return fetched
@@ -532,7 +531,7 @@ class _Fetched:
     """Others' events: columns of `INSERT`, how many each worker's log now has here, and whether none is missing."""
 
     cursors: dict[str, int]
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    rows: list[dict[str, str | int | None]] = field(default_factory=list)
     is_whole: bool = True
 
 

@@ -372,7 +372,7 @@ def test_a_strange_row_is_left_out(tmp_path: Path, body: str) -> None:
     with store(tmp_path) as log:
         add(log, 1)
     with closing(sqlite3.connect(tmp_path / NAME)) as file:
-        file.execute(INSERT, (*Row(None, "", "", body).values(), "", None))
+        file.execute(INSERT, Row(None, "", "", body).columns())
         file.commit()
     with store(tmp_path) as log:
         add(log, 2)

@@ -24,6 +24,7 @@ from langgraph_toolmem.papers.naviagent.train import Trainer, adaptive_margin, d
 from langgraph_toolmem.runs.tools import ToolSpec  # noqa: E402
 from langgraph_toolmem.text.embedders import resolve_embedder  # noqa: E402
 
+torch.set_num_threads(1)  # these models are small, and on a busy machine two threads wait for each other
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))]
 TYPED = (("a", "r", "b"), ("b", "s", "b"), ("b", "t", "a"))
 QUICK = Training(width=16, heads=4, epochs=10, device="cpu")
