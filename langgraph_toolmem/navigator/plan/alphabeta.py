@@ -11,17 +11,16 @@ loses nothing). Two more cuts are the paper's and may lose a better chain:
 - β at API nodes: once a chain with a producer of S(u) ≥ β is found, no others are tried for its input.
 
 Both tighten while the search goes: with n of the N nodes allowed visited, α grows to (1 + n/N)·α and β falls to
-(1 − n/2N)·β. With α = 0 and β = 6 or more (S is less than 3) the search is exact.
+(1 − n/2N)·β. With α = 0 and β = 6 or more (S is less than 3) the search is exact: see `PlanSearch.without_cuts`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
-from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, PlanSettings, step_depths
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
 from langgraph_toolmem.text.meaning import Port
 
 
@@ -46,13 +45,9 @@ def never() -> bool:
     return False
 
 
-def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = never, *, exact: bool = False) -> Solution:
-    """Return the most reliable draft; `exact`: without the two cuts that may lose a better chain. See the module."""
-    settings = problem.settings
-    if exact:
-        # β falls to half of this at the end of the search, and S is never as much.
-        settings = replace(settings, alpha=0.0, beta=6.0)
-    search = _Search(problem, settings, expired)
+def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = never) -> Solution:
+    """Return the most reliable draft. See the module."""
+    search = _Search(problem, expired)
     search.open(problem.target, (), 1.0)
     return search.best._replace(cut_short=search.over, nodes=search.nodes)
 
@@ -66,9 +61,9 @@ class _SettledInput(NamedTuple):
 
 
 class _Search:
-    def __init__(self, problem: PlanSearch, settings: PlanSettings, expired: Callable[[], bool]) -> None:
+    def __init__(self, problem: PlanSearch, expired: Callable[[], bool]) -> None:
         self.problem = problem
-        self.settings = settings
+        self.settings = problem.settings
         self.expired = expired
         # Both change on the way down and are put back on the way up.
         self.levels = {problem.target: 0}
@@ -105,6 +100,9 @@ class _Search:
         # A question that serves several inputs costs once, as much as the dearest of them.
         before = self.asked.get(choice.question, 1.0)
         self.asked[choice.question] = min(before, choice.value)
+        # Settings may make a question cost all that there is.
+        if before == 0:
+            return 1.0
         return self.asked[choice.question] / before
 
     def _unask(self, choice: Choice, before: float | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -314,16 +314,29 @@ def plan(
         seed,
         _PlanTimer(clock, budget),
     )
-    best: list[Chain] = []
-    others: list[Chain] = []
+    best: list[_Route] = []
+    others: list[_Route] = []
     for target in names:
         if target not in avoid:
             first, *further = search.routes(target, k, avoid)
             best.append(first)
             others += further
     # The targets' own order is the caller's word; of other routes nothing but their score is known.
-    others.sort(key=_complete_first)
-    return Plan((*best, *others), search.cut_short)
+    others.sort(key=_best_first)
+    chains = tuple(route.chain for route in (*best, *others))
+    return Plan(chains, search.cut_short)
+
+
+class _Route(NamedTuple):
+    """A chain, and whether circles were left aside for it, so that the user may be asked for an id."""
+
+    chain: Chain
+    without_circles: bool
+
+
+def _best_first(route: _Route) -> tuple[bool, bool, float]:
+    # A chain that leaves circles aside comes after every complete one that need not, whatever their scores.
+    return not route.chain.complete, route.without_circles, -route.chain.score
 
 
 class _PlanTimer:
@@ -357,35 +370,42 @@ class _PlanSearches:
     timer: _PlanTimer
     cut_short: bool = False
 
-    def routes(self, target: str, k: int, avoid: Collection[str]) -> list[Chain]:
+    def routes(self, target: str, k: int, avoid: Collection[str]) -> list[_Route]:
         """Return the best chain to a target, and others without one of its steps each; best first."""
-        chain = self._best_chain(target, avoid)
-        routes = {chain.tools: chain}
+        route = self._best_route(target, avoid)
+        routes = {route.chain.tools: route}
         # Without one step each, so that every one of them survives the failure of a step.
-        for step in chain.steps[:-1]:
+        for step in route.chain.steps[:-1]:
             if len(routes) >= k:
                 break
             if self.timer.expired():
                 self.cut_short = True
                 break
-            other = self._best_chain(target, {*avoid, step.tool})
-            routes.setdefault(other.tools, other)
-        return sorted(routes.values(), key=_complete_first)
+            other = self._best_route(target, {*avoid, step.tool})
+            routes.setdefault(other.chain.tools, other)
+        return sorted(routes.values(), key=_best_first)
 
-    def _best_chain(self, target: str, avoid: Collection[str]) -> Chain:
+    def _best_route(self, target: str, avoid: Collection[str]) -> _Route:
         problem = PlanSearch(self.producers, target, self.known, settings=self.settings, avoid=avoid)
-        solution = self._solve(problem)
-        if asks_for_system_value(solution.draft):
-            # What the search may leave aside is worked out only now: most plans do not need it.
+        solution = self._solve_completely(problem)
+        without_circles = asks_for_system_value(solution.draft)
+        if without_circles:
+            # Only where no chain is complete may the user be asked for an id: else the cuts would decide who is asked.
             problem.leave_aside(reach_of(problem))
-            solution = self._solve(problem)
-        if self.strategy == "alpha_beta" and asks_for_system_value(solution.draft) and not solution.cut_short:
-            # The lossy cuts may have cut the only complete chain off, so the search is made once more without them.
-            exact = alpha_beta(problem, self.timer.expired, exact=True)
-            if exact.score > solution.score:
-                solution = exact
+            solution = self._solve_completely(problem)
         self.cut_short |= solution.cut_short
-        return chain_of(solution.draft, problem, solution.score)
+        return _Route(chain_of(solution.draft, problem, solution.score), without_circles)
+
+    def _solve_completely(self, problem: PlanSearch) -> Solution:
+        """Search; if the best chain is not complete, search once more without the cuts that may lose a complete one."""
+        solution = self._solve(problem)
+        if self.strategy != "alpha_beta" or solution.cut_short or not asks_for_system_value(solution.draft):
+            return solution
+        # Scores do not tell: of weak links in a row, a chain that asks may score higher than a complete one.
+        exact = self._solve(problem.without_cuts())
+        if asks_for_system_value(exact.draft):
+            return solution._replace(cut_short=exact.cut_short)
+        return exact
 
     def _solve(self, problem: PlanSearch) -> Solution:
         if self.strategy == "alpha_beta":
@@ -393,10 +413,6 @@ class _PlanSearches:
         from langgraph_toolmem.papers.naviagent.annealing import anneal
 
         return anneal(problem, Random(self.seed), self.timer.expired)
-
-
-def _complete_first(chain: Chain) -> tuple[bool, float]:
-    return not chain.complete, -chain.score
 
 
 @dataclass(frozen=True, slots=True)

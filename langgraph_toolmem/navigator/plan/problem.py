@@ -12,7 +12,7 @@ search among the same valid drafts; they differ in what they hold to be good:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
@@ -292,6 +292,14 @@ class PlanSearch:
         # All that was worked out from the options before is void.
         self._reach = reach
         self._options, self._best, self._direct = {}, {}, None
+
+    def without_cuts(self) -> PlanSearch:
+        """Return this search for complete chains alone: exact, and a chain that asks for a system's value scores 0."""
+        # β falls to half of this at the end of the search, and S(u) is less than 3.
+        settings = replace(self.settings, alpha=0.0, beta=6.0, ask_produced=0.0)
+        search = PlanSearch(self.producers, self.target, self._known, settings=settings, avoid=self.avoid)
+        search._reach = self._reach
+        return search
 
     def is_for_a_system(self, port: Port) -> bool:
         """Return True if a system alone knows an input's value, and neither the user nor this run does."""
