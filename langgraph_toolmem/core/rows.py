@@ -350,6 +350,7 @@ class Rows(Generic[T]):
         user: User,
         *,
         k: int | None = ROW_LIMITS.near,
+        vector: Sequence[float] | None = None,
         part: str = "",
         same: int | None = None,
     ) -> list[SearchHit[T]]:
@@ -361,14 +362,14 @@ class Rows(Generic[T]):
             query: a text, or its vector (`embedder`).
             user: owner of the items.
             k: number of items; None returns all, which takes long if there are many.
+            vector: vector of the text, if it is known already.
             part: of the texts (`VectorItem.part`).
             same: the items of the `k` most similar *texts* (on a server `k` items), at most so many of each.
         """
         if self._vectors.empty:
             return []
         space, name = self._space(user), self.kind.name
-        vector = query
-        if isinstance(query, str):
+        if vector is None and isinstance(query, str):
             vector = self.embedder.embed_query(query)
         count = k
         if count is None:
@@ -377,7 +378,7 @@ class Rows(Generic[T]):
         # At a model call, a server is asked once: a second round trip would make the user wait.
         asks_once = k is None or self.waits_little
         while True:
-            rows = space.store.query(name, vector, k=count, part=part, read=self._read_row, same=same)
+            rows = space.store.query(name, query, k=count, vector=vector, part=part, read=self._read_row, same=same)
             hits = self._not_retired(rows, user)
             if asks_once or len(hits) >= least or len(rows) < count or count >= ROW_LIMITS.most_near:
                 break

@@ -141,7 +141,7 @@ class EntrySearch:
         vector = self._rows.embedder.embed_query(query)
         near: list[RequestRuns] = []
         for part in parts:
-            near += self._near(vector, user, part, exclude, own)
+            near += self._near(query, vector, user, part, exclude, own)
         requests = [runs.request for runs in near]
         worth_showing = []
         for match in rank(query, requests, self._weights.of(user)):
@@ -155,16 +155,16 @@ class EntrySearch:
         return sorted(worth_showing, key=judged_then_relevant)[: policy.max_n]
 
     def _near(
-        self, vector: Sequence[float], user: User, part: str, exclude: Collection[str], own: bool
+        self, query: str, vector: Sequence[float], user: User, part: str, exclude: Collection[str], own: bool
     ) -> list[RequestRuns]:
-        """Return the different requests nearest to a vector, each with its runs."""
+        """Return the different requests nearest to one, each with its runs."""
         # A step waits only briefly for a server, so it asks once, for more rows.
         asks_once = self._rows.waits_little
         rows, same_words = ROWS_READ.requests, ROWS_READ.same_words
         if asks_once:
             rows *= 4
         while True:
-            near_rows = self._rows.near(vector, user, k=rows, part=part, same=same_words)
+            near_rows = self._rows.near(query, user, k=rows, vector=vector, part=part, same=same_words)
             meant = []
             for row in near_rows:
                 if _is_meant(row.item, user, exclude, own):

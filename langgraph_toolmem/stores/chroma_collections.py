@@ -107,9 +107,9 @@ def create_collection(client: Any, name: str, label: CollectionLabel) -> Any:
     # 150 of 1,000. Writing the index of 100,000 rows takes 0.1 s.
     waiting = 64
     # Links of a row in the index. With Chroma's default of 16, parts of its graph cannot be reached where texts are
-    # alike: of 385 texts "Send order bak of ann", 85 were not found by themselves, with 64 up to 4 (of 1,000: 33), with
-    # 96 mostly none and seldom up to 3, as its levels are random. Among 10,000 other texts a search takes a tenth to a
-    # quarter longer, with 128 twice as long.
+    # alike: of 385 texts "Send order bak of ann", 85 were not reached, with 64 up to 4 (of 1,000: 33), with 96 mostly
+    # none and seldom up to 3, as Chroma adds the rows of a batch in parallel. Among 10,000 other texts a search takes a
+    # tenth to a quarter longer, with 128 twice as long.
     links = 96
     hnsw = {"space": "cosine", "sync_threshold": waiting, "batch_size": waiting, "max_neighbors": links}
     return client.get_or_create_collection(

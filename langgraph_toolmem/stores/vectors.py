@@ -262,6 +262,7 @@ class VectorStore:
         text: str | Sequence[float],
         *,
         k: int,
+        vector: Sequence[float] | None = None,
         part: str = "",
         read: Callable[[Hit], Any] = as_stored,
         same: int | None = None,
@@ -272,6 +273,7 @@ class VectorStore:
             kind: of the texts.
             text: the question, or its vector.
             k: how many.
+            vector: of the question, if it is known already.
             part: of the texts.
             read: makes an item of a row, None of a damaged one, which is left out; always the same for a kind.
             same: the rows of the k most similar *texts*, at most so many of each, the latest first; on a server k rows.
@@ -279,16 +281,18 @@ class VectorStore:
         del same
         if k <= 0 or self.empty:
             return []
-        if isinstance(text, str):
-            vector: Sequence[float] = self.embedder.embed_query(text)
-        else:
-            vector = text
-        question = _Question(DIRECTIONS.question(vector, part), k, part, read)
+        asked = self._vector(text) if vector is None else vector
+        question = _Question(DIRECTIONS.question(asked, part), k, part, read)
         nothing = _Answer([], is_full=False)
-        answer = self._on(kind, "search", question.ask, nothing, len(vector))
+        answer = self._on(kind, "search", question.ask, nothing, len(asked))
         if part and answer.is_full and len(answer.hits) < k:  # other parts crowd it out, or it has as many
             answer = self._on(kind, "search", question.ask_filtered, nothing)
         return answer.hits
+
+    def _vector(self, text: str | Sequence[float]) -> Sequence[float]:
+        if isinstance(text, str):
+            return self.embedder.embed_query(text)
+        return text
 
     def state(self, kind: str) -> int | None:
         """Return a number that moves with every write to a kind by any process; None where nobody can tell."""
