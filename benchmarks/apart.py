@@ -11,6 +11,9 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+from langgraph_toolmem.atoms.extract import parts_of
+from langgraph_toolmem.text import looks
+
 
 def in_child(do: Callable[[], object]) -> int:
     """Call a function in a forked process; return the status of its end, as `os.waitpid` gives it."""
@@ -27,6 +30,8 @@ def in_child(do: Callable[[], object]) -> int:
 def in_child_with_imports(do: Callable[[], object], names: Path) -> None:
     """Call a function in a forked process, and then import here what it imported: a third of a second for each fork.
 
+    Expressions are compiled here too, which takes each fork a tenth of a second.
+
     Args:
         do: the function. Chroma cannot be used by children of a process that has used it, so it is not called here.
         names: a file that does not exist yet.
@@ -42,3 +47,6 @@ def in_child_with_imports(do: Callable[[], object], names: Path) -> None:
         if name not in sys.modules:
             with suppress(Exception):
                 import_module(name)
+    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE):
+        looks.scanner(kinds)
+    parts_of("")

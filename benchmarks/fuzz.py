@@ -160,6 +160,7 @@ def make_folders(place: Path) -> None:
             memory.finish(run_of(number), thread_id=str(number), success=True)
         for number in range(ROWS, ROWS + 2):
             run_agent(memory, number)
+        ask(memory, Trial(0))
         memory.flush()
         for mark in range(MARKS):
             memory.core.count(mark_of(mark))
@@ -472,14 +473,19 @@ def asked(trial: Trial, call: Callable[[], object]) -> None:
         trial.raised = f"{type(error).__name__}: {error}"[:200]
 
 
-def use(memory: ToolMemory, trial: Trial) -> None:
-    """Ask all methods, run an agent and learn."""
+def ask(memory: ToolMemory, trial: Trial) -> None:
+    """Ask all methods."""
     said = [("user", request_of(3))]
     asked(trial, lambda: memory.inertia.predict(said))
     asked(trial, lambda: memory.sit.suggest(said))
     asked(trial, lambda: memory.navigator.plan(request_of(3)))
     asked(trial, lambda: memory.atoms.all())
     asked(trial, lambda: memory.entries.recall(request_of(3)))
+
+
+def use(memory: ToolMemory, trial: Trial) -> None:
+    """Ask all methods, run an agent and learn."""
+    ask(memory, trial)
     run_agent(memory, 98)
     asked(trial, lambda: memory.observe(run_of(99), thread_id="99"))
     if trial.kind.startswith(CHROMA):
