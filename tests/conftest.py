@@ -6,12 +6,15 @@ import gc
 import inspect
 import logging
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, wraps
 from traceback import walk_stack
+from types import SimpleNamespace
 from typing import Any
 
+import children
 import pytest
 from desk import Desk
 from hypothesis import settings
@@ -19,6 +22,7 @@ from typer.main import get_command
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.stores import chroma_repair
 from langgraph_toolmem.turn import host
 
 settings.register_profile("load", deadline=None)  # timing never decides a test
@@ -88,6 +92,19 @@ def memory(desk: Desk) -> Iterator[ToolMemory]:
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs are done when the test calls `Jobs.work`, and not before."""
     monkeypatch.setattr(Jobs, "begin", lambda self, after=0.0: False)
+
+
+@pytest.fixture
+def forked_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`toolmem doctor` opens collections in a forked process: an interpreter of its own imports Chroma for a second."""
+
+    def check(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        *_interpreter, module, folder = command
+        code = f"import pathlib, sys; from {module} import _check; _check(pathlib.Path(sys.argv[1]))"
+        return children.run(code, folder)
+
+    forking = SimpleNamespace(run=check, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(chroma_repair, "subprocess", forking)
 
 
 @pytest.fixture

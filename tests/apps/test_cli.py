@@ -464,7 +464,7 @@ def test_the_text_of_doctor(imported: Path) -> None:
     assert text.endswith("No problem found. ")
 
 
-@pytest.mark.usefixtures("packages")
+@pytest.mark.usefixtures("packages", "forked_checks")
 @pytest.mark.parametrize(("user", "closed"), [(None, False), (None, True), ("ann", False), ("ann", True)])
 def test_doctor_and_report_say_that_users_are_missing(tmp_path: Path, user: str | None, closed: bool) -> None:
     """It is known from the snapshot (of a memory that was closed) and from the event log alone."""
@@ -499,7 +499,7 @@ def test_doctor_names_missing_and_old_packages(
     assert by_name["chromadb"]["problem"] is None
 
 
-@pytest.mark.usefixtures("packages")
+@pytest.mark.usefixtures("packages", "forked_checks")
 def test_doctor_looks_at_the_usual_folder_and_makes_none(
     tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,7 +516,7 @@ def test_doctor_looks_at_the_usual_folder_and_makes_none(
         assert (result.exit_code, len(json.loads(result.stdout)["problems"])) == (1, 1)
 
 
-@pytest.mark.usefixtures("packages")
+@pytest.mark.usefixtures("packages", "forked_checks")
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -538,7 +538,7 @@ def test_doctor_says_what_to_do_about_a_damaged_file(folder: Path, name: str, te
     assert (folder / name).read_bytes() == text, "doctor changes nothing"
 
 
-@pytest.mark.usefixtures("packages")
+@pytest.mark.usefixtures("packages", "forked_checks")
 def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: Path) -> None:
     with JobQueue(folder, now=time.time) as jobs:
         for number in range(5):

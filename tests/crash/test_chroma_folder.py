@@ -260,8 +260,8 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def filled(undamaged: Path, tmp_path: Path) -> Path:
-    """A folder with rows of two kinds, for a test to damage."""
+def filled(undamaged: Path, tmp_path: Path, forked_checks: None) -> Path:
+    """A folder with rows of two kinds, for a test to damage; `undamaged` was checked by an interpreter of its own."""
     return shutil.copytree(undamaged, tmp_path / "memory")
 
 

@@ -128,7 +128,7 @@ def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStu
         assert atoms(memory)["find_order"].goal == GOALS["order_id"]
 
 
-def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> None:
+def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path, forked_checks: None) -> None:
     with OpenAIStubServer(reply) as gone:
         model = make_chat_model(gone, max_retries=0)
     with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True, model=model)]) as memory:
