@@ -47,6 +47,6 @@ def in_child_with_imports(do: Callable[[], object], names: Path) -> None:
         if name not in sys.modules:
             with suppress(Exception):
                 import_module(name)
-    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE):
+    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE_VALUES):
         looks.scanner(kinds)
     parts_of("")

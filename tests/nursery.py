@@ -78,7 +78,7 @@ if __name__ == "__main__":
     for name in PRELOADED:
         importlib.import_module(name)
     looks = importlib.import_module("langgraph_toolmem.text.looks")
-    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE):
+    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE_VALUES):
         looks.scanner(kinds)
     code = next_program(socket.socket(fileno=int(sys.argv[1])))
     if code is not None:

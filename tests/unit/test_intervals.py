@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta
 
 from langgraph_toolmem.base import intervals
 from langgraph_toolmem.base.intervals import interval, lower_limit, percentage
@@ -24,11 +25,18 @@ def checks(draw: st.DrawFn) -> tuple[int, int]:
     return draw(st.sampled_from([few, of - few, draw(st.integers(0, of))])), of
 
 
+@cache
+def beta() -> Any:
+    from scipy.stats import beta as made  # each worker collects the tests, and SciPy takes a second
+
+    return made
+
+
 def clopper_pearson(hits: int, of: int, tail: float) -> tuple[float, float]:
     misses = of - hits
-    low = beta.ppf(tail, hits, misses + 1) if hits else 0.0
+    low = beta().ppf(tail, hits, misses + 1) if hits else 0.0
     # SciPy loses digits near 1, so the upper limit is asked as the lower limit of the misses.
-    high = 1 - beta.ppf(tail, misses, hits + 1) if misses else 1.0
+    high = 1 - beta().ppf(tail, misses, hits + 1) if misses else 1.0
     return low, high
 
 
@@ -44,7 +52,7 @@ def test_the_interval_is_clopper_and_pearsons(seen: tuple[int, int], confidence:
 
 @pytest.mark.parametrize(("hits", "of"), [(0, 1), (1, 1), (8, 8), (39, 40), (1_030, 1_030), (970, 1_030)])
 def test_the_lower_limit_is_one_sided(hits: int, of: int):
-    assert lower_limit(hits, of) == pytest.approx(beta.ppf(0.05, hits, of - hits + 1) if hits else 0.0, abs=1e-9)
+    assert lower_limit(hits, of) == pytest.approx(beta().ppf(0.05, hits, of - hits + 1) if hits else 0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("hits", [0, 1, 5 * MILLION, 93 * MILLION // 10, 10 * MILLION - 1, 10 * MILLION])
