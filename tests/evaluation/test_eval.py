@@ -46,6 +46,10 @@ def task_file(folder: Path, train: int, test: int) -> Path:
 
 @pytest.fixture(autouse=True)
 def _fresh_model() -> None:
+    renew_model()
+
+
+def renew_model() -> None:
     clerk.CALLS.clear()
     clerk.FAIL.clear()
     clerk.LOST.clear()
@@ -104,14 +108,21 @@ def test_both_arms_get_the_same_tasks_and_the_memory_saves_calls(tmp_path):
     assert "<script" not in page
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Records of an evaluation, and how often it asked the model."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    renew_model()
+    records = comparable(evaluation(folder / "whole", task_file(folder, 4, 2)).run())
+    return records, len(clerk.CALLS)
+
+
 @pytest.mark.parametrize("happens", ["FAIL", "LOST"])
 @pytest.mark.parametrize("at", [0, 7, 13, 22, 27])
-def test_an_interrupted_evaluation_goes_on_with_at_most_one_call_paid_twice(tmp_path, at, happens):
-    tasks = task_file(tmp_path, 4, 2)
-    whole = comparable(evaluation(tmp_path / "whole", tasks).run())
-    calls = len(clerk.CALLS)
+def test_an_interrupted_evaluation_goes_on_with_at_most_one_call_paid_twice(uninterrupted, tmp_path, at, happens):
+    whole, calls = uninterrupted
     clerk.CALLS.clear()
-
+    tasks = task_file(tmp_path, 4, 2)
     getattr(clerk, happens)[at] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         evaluation(tmp_path / "cut", tasks).run()
