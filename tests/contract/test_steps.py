@@ -121,7 +121,7 @@ def experienced(kind: Any, *, user: str | None = None, **options: Any) -> ToolMe
     # The navigator keeps no runs of its own: it reads those of the others.
     methods = {STEPS[base].method, *([Entries] if base is RevealTools else [])}
     memory = memory_of(None, *map(make, methods), **options)
-    for number in range({Shortcut: 12, RevealTools: 12, Reflection: 0}.get(base, 6)):
+    for number in range({Shortcut: 8, RevealTools: 8, Reflection: 0}.get(base, 4)):
         whole, bad = history(number), base in (Preferences, LessonStep)
         run = [*whole[:3], AIMessage("That was all.")] if bad else whole
         how: dict[str, Any] = {"success": not bad, "comment": SAID if bad else None, "user_id": user}
