@@ -2,7 +2,8 @@
 
     score(e) = (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| + ε)
 
-with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1.
+with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1, and
+of 0 by the published score.
 cos(q, e) is .5 · that of the sub-goals + .4 · that of the states + .1 · that of sub-goal and tool description, over
 words and their parts (`text.words`); with an embedding model, sub-goals are compared by its vectors. A question
 may have several goals: the best one counts. The published score (`plain`) compares one text of state and all goals.
@@ -61,16 +62,18 @@ class Resolver:
 
     def __init__(self, tools: Extractor) -> None:
         self._tools = tools
-        self._known: dict[str, Resolved | None] = {}
+        self._known: dict[tuple[str, str], Resolved | None] = {}  # call and description of an atom -> its tool
 
     def __call__(self, atom: Atom) -> Resolved | None:
         """Return the tool that stands for the atom's; None if none is alike enough."""
         if atom.tool in self._tools.specs:
             return Resolved(atom.tool, 1.0)
-        # By call: a search asks about all wordings of a call, and comparing with all tools is the slow part.
-        if atom.call not in self._known:
-            self._known[atom.call] = self._most_alike(atom)
-        return self._known[atom.call]
+        # A search asks about all wordings of a call, and comparing with all tools is the slow part. The description is
+        # no part of a call's digest: without it, an atom that has none hid the tool of one that has.
+        compared = (atom.call, atom.about)
+        if compared not in self._known:
+            self._known[compared] = self._most_alike(atom)
+        return self._known[compared]
 
     def _most_alike(self, atom: Atom) -> Resolved | None:
         # Without a description, parameters alone would take one tool with an `id` for any other.
@@ -157,9 +160,11 @@ def ranked(
         plain: if True, the published score, and several atoms of a tool.
     """
     similarity_of = _similarity(question)
+    feasibility_of_nothing = 1.0
     if plain:
-        similarity_of = _published_similarity(question)
-    feasibility_of = _feasibility(question)
+        # By the published formula a call that needs nothing is as feasible as one that lacks everything.
+        similarity_of, feasibility_of_nothing = _published_similarity(question), 0.0
+    feasibility_of = _feasibility(question, feasibility_of_nothing)
     scored = []
     for near in atoms:
         cosine, feasible = similarity_of(near), feasibility_of(near.atom.required_slots)
@@ -225,15 +230,14 @@ def _published_similarity(question: AtomQuestion) -> Callable[[NearAtom], float]
     return of
 
 
-def _feasibility(question: AtomQuestion) -> Callable[[tuple[str, ...]], float]:
-    """Return a function that gives |Λ ∩ S| / (|S| + ε) of the types that an atom needs; 1 if it needs none."""
+def _feasibility(question: AtomQuestion, of_nothing: float) -> Callable[[tuple[str, ...]], float]:
+    """Return a function that gives |Λ ∩ S| / (|S| + ε) of the types that an atom needs; `of_nothing` if it needs none."""
     is_known = cache(question.known.has)
 
     @cache
     def of(needed: tuple[str, ...]) -> float:
-        # The published formula gives 0 here: a call that needs nothing would count as one that lacks everything.
         if not needed:
-            return 1.0
+            return of_nothing
         return sum(map(is_known, needed)) / (len(needed) + 1e-5)
 
     return of

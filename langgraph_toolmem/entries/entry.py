@@ -62,7 +62,7 @@ class EntryCall:
 
     Attributes:
         args: JSON values; long ones are cut.
-        status: as of a `ExecutedCall`.
+        status: as of an `ExecutedCall`.
         answer: the tool's answer as text, cut; "" if there is none.
     """
 

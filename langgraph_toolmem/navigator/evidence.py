@@ -104,7 +104,7 @@ class ToolsSearched(Event):
 
 @dataclass(slots=True)
 class RecentUse:
-    """ToolCalls of a tool on the last days.
+    """Calls of a tool on the last days.
 
     Attributes:
         calls, failures: all of them, and those that failed.

@@ -23,7 +23,7 @@ class Flow(NamedTuple):
 
 
 class ToolCalls(NamedTuple):
-    """ToolCalls of one tool, and those of them that failed."""
+    """Calls of one tool, and those of them that failed."""
 
     calls: float
     failures: float

@@ -50,13 +50,16 @@ def suggest_as_published(
     here = frozenset(hashes(summary))
     similarities: dict[str, float] = {}
     weights: dict[str, float] = defaultdict(float)
+    counted: set[tuple[str, str]] = set()
     for seen in known.transitions():
         if seen.source != source or not may_suggest(seen.target, available):
             continue
         run_weight = good(seen.run)
         if run_weight > 0:
-            # Short successful runs count more: each use of a transition adds 1 + 1/n.
-            weights[seen.target] += run_weight * (1 + 1 / len(known.runs[seen.run]))
+            # N is a number of runs: one that used the transition twice counts once. Short runs count more, by 1/n.
+            if (seen.run, seen.target) not in counted:
+                counted.add((seen.run, seen.target))
+                weights[seen.target] += run_weight * (1 + 1 / len(known.runs[seen.run]))
             if summary and seen.written:
                 similarities[seen.target] = max(similarities.get(seen.target, 0.0), dice(here, seen.words))
     left: list[tuple[str, float]] = []

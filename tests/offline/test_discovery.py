@@ -536,7 +536,7 @@ def test_arguments_that_cannot_work_are_rejected() -> None:
         (lambda: searched(Rooms, [TASK, TASK]), "same id"),
         (lambda: searched(lambda: object()), "An environment needs tools"),
         (lambda: searched(Empty), "no tools"),
-        (lambda: searched(Raw).run(), "must return an ToolObservation, got dict"),
+        (lambda: searched(Raw).run(), "must return a ToolObservation, got dict"),
         (lambda: searched(Undecided).run(), "whether a task is done"),
     ]:
         with pytest.raises(ConfigurationError, match=match):

@@ -88,7 +88,7 @@ class Environment(Protocol):
         ...
 
     def step(self, call: EnvironmentCall) -> ToolObservation:
-        """Execute a call. Return a call that fails as ``Observation(reason, ok=False)``."""
+        """Execute a call. Return a call that fails as ``ToolObservation(reason, ok=False)``."""
         ...
 
     def success(self) -> bool | float | None:
@@ -170,7 +170,7 @@ class Cursor:
             ) from error
         if not isinstance(observation, ToolObservation):
             raise ConfigurationError(
-                f"step() of an environment must return an ToolObservation, got {type(observation).__name__}."
+                f"step() of an environment must return a ToolObservation, got {type(observation).__name__}."
             )
         return ToolObservation(_as_json(observation.output), observation.ok)
 

@@ -162,6 +162,7 @@ def test_the_published_score_compares_whole_texts_and_takes_several_of_a_tool() 
     hits = asked(atoms, "cancel the order", has, plain=True)
     assert [hit.tool for hit in hits] == ["cancel_order", "cancel_order", "list_orders"]
     assert hits[0].similarity == pytest.approx(1.0)
+    assert [hit.feasibility for hit in hits] == [pytest.approx(1 / (1 + 1e-5))] * 2 + [0.0], "nothing needed: 0 / ε"
 
 
 RENAMED = [
@@ -192,6 +193,14 @@ def test_the_tool_of_an_atom_among_the_available_ones(one: Atom, tools: list[Any
     assert (None if resolved is None else resolved.tool) == found
     if resolved is not None:
         assert resolved.likeness == 1.0 if found == one.tool else 0.5 <= resolved.likeness <= 1.0
+
+
+def test_an_atom_without_a_description_does_not_hide_the_tool_of_one_that_has() -> None:
+    resolve, bare = Resolver(Extractor(read_tools(RENAMED))), replace(CANCEL, about="")
+    assert bare.call == CANCEL.call
+    assert resolve(bare) is None
+    assert resolve(CANCEL) is not None
+    assert resolve(bare) is None
 
 
 # --- records ---

@@ -219,10 +219,10 @@ def published(table: SITEvidence, summary: str = "", hits: Hits = (), **how: Any
     return [(each.tool, each.kind, each.score) for each in found]
 
 
-def test_the_papers_edges_weigh_their_uses_and_more_in_short_successful_runs(table: SITEvidence) -> None:
+def test_the_papers_edges_weigh_their_successful_runs_and_short_ones_more(table: SITEvidence) -> None:
     for run, *tools in (["short", "a", "b"], ["long", "a", "c", "d", "b"], ["twice", "a", "a", "a"], ["bad", "a", "e"]):
         walked(table, run, *tools)
-    weights = {"a": 2 + 2 / 3, "b": 1 + 1 / 2, "c": 1 + 1 / 4}
+    weights = {"b": 1 + 1 / 2, "a": 1 + 1 / 3, "c": 1 + 1 / 4}  # "twice" used a → a twice, and is one run
     total = sum(weights.values()) + 3
     expected = [(tool, "procedural", pytest.approx(weight / total)) for tool, weight in weights.items()]
     assert published(table) == expected
