@@ -125,7 +125,7 @@ class _Bundle:
 
     def bundled(self, value: Any, name: str) -> Document:
         if not isinstance(value, Mapping) or not isinstance(value.get("paths"), Mapping):
-            raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
+            raise ConfigurationError(f"{name} is no OpenAPI document with operations: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
         # The list grows meanwhile: files refer to files.
         for path, stem, content in self.waiting:

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, list_of, mapping_of
 from langgraph_toolmem.navigator.openapi.names import Labelled
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_text
 from langgraph_toolmem.navigator.openapi.serialize import FILE_TEXT, STYLES, Place
 from langgraph_toolmem.text.meaning import PATH_SLOT, canonical
+
+# What Swagger 2.0 writes next to the name of a parameter in place of a schema; all of these are JSON Schema's words.
+_SCHEMA_WORDS: Final = (
+    "type", "format", "items", "enum", "default", "pattern", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems",
+)  # fmt: skip
+
+
+def template_of(path: str) -> str:
+    """Return a path with all its slots in braces.
+
+    >>> template_of("/groups/:id/users/{name}:lock")
+    '/groups/{id}/users/{name}:lock'
+    """
+    # Documents that are made of a router's code (Portainer, Adafruit) keep its colons, and a server knows no ":id".
+    return re.sub(r"(?<=/):([A-Za-z_]\w*)(?=/|$)", r"{\1}", path)
 
 
 class MediaRank(IntEnum):
@@ -107,7 +123,8 @@ class Inputs:
             merged[str(parameter.get("name")), str(parameter.get("in"))] = parameter
         slots = dict.fromkeys(PATH_SLOT.findall(path))
         for slot in slots:
-            merged.setdefault((slot, "path"), {"name": slot, "in": "path", "schema": {"type": "string"}})
+            if (slot, "path") not in merged:
+                merged[slot, "path"] = _declared_otherwise(slot, slots, merged)
         parameters = []
         for (name, place), parameter in merged.items():
             if place != "path" or name in slots:
@@ -178,7 +195,7 @@ class Inputs:
             schema = schema or dict(mapping_of(mapping_of(value).get("schema")))
         # Swagger 2.0 writes the schema's keys next to the name.
         if not schema:
-            for key in ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern"):
+            for key in _SCHEMA_WORDS:
                 if key in parameter:
                     schema[key] = parameter[key]
         description = parameter.get("description")
@@ -317,6 +334,17 @@ class Inputs:
             return Input(Place("body", "whole"), {"type": "string", "description": f"{said} ({media})"}, needed)
         place = Place("body", "whole", media=_without_range(media), file=True)
         return Input(place, _file_schema({"description": said}), needed)
+
+
+def _declared_otherwise(
+    slot: str, slots: Collection[str], declared: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the parameter of a slot without one of its name: one that differs in capitals alone, or a text."""
+    for (name, place), parameter in declared.items():
+        # Portainer declares `stackID` for `{stackId}`.
+        if place == "path" and name not in slots and name.lower() == slot.lower():
+            return {**parameter, "name": slot}
+    return {"name": slot, "in": "path", "schema": {"type": "string"}}
 
 
 def rank_of(media: str) -> MediaRank:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, Source, list_of, load, mapping_of
-from langgraph_toolmem.navigator.openapi.inputs import Body, Inputs, rank_of
+from langgraph_toolmem.navigator.openapi.inputs import Body, Inputs, rank_of, template_of
 from langgraph_toolmem.navigator.openapi.names import Labelled, free_name, legal_name, names_of
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_stream
 from langgraph_toolmem.navigator.openapi.serialize import Place
@@ -44,7 +44,7 @@ class Operation:
     Attributes:
         spec: the tool.
         method: HTTP method, in upper case.
-        path: template, as in the document.
+        path: template, with slots in braces.
         places: parameter of the tool -> where it goes.
         server: address in front of the path, "" if the document names none.
         body: the body, None if there is none.
@@ -199,7 +199,8 @@ class _OperationReader:
             return title.strip()
         return ""
 
-    def _operation(self, method: str, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Operation:
+    def _operation(self, method: str, key: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Operation:
+        path = template_of(key)
         request = self.inputs.read(path, item, operation)
         properties: dict[str, Any] = {}
         places: dict[str, Place] = {}
@@ -210,7 +211,7 @@ class _OperationReader:
             if given.needed:
                 required.append(name)
         spec = ToolSpec(
-            name=self.named[method, path],
+            name=self.named[method, key],
             description=_description(operation, item) or f"{method.upper()} {path}",
             parameters=self.schemas.alone({"type": "object", "properties": properties, "required": required}),
             returns=self._answer(operation),

@@ -243,7 +243,7 @@ def is_stream(media: str) -> bool:
 
 def _modern(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
-    if schema.get("nullable") is True:
+    if schema.get("nullable") is True or schema.get("x-nullable") is True:
         schema = _with_null(schema)
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         # OpenAPI 3.0 has a truth value next to the bound, JSON Schema the bound itself.
@@ -266,7 +266,8 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     composed: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("allOf", "oneOf", "anyOf"):
+        # Next to a reference, `nullable` says more than 3.0 reads there, and what the writer meant (Airflow's `state`).
+        if key in ("$ref", "allOf", "oneOf", "anyOf"):
             composed[key] = value
         else:
             rest[key] = value

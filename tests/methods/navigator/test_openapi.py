@@ -548,6 +548,41 @@ def test_schemas_of_3_0_are_json_schema():
     assert spec.problem({"n": 0}) is not None
 
 
+def test_null_next_to_a_reference_is_a_value_of_the_schema_too():
+    state = {"type": "string", "enum": ["queued", "done"]}
+    given = {"$ref": "#/components/schemas/State", "nullable": True}
+    parameter = {"name": "state", "in": "query", "schema": given}
+    document = {"paths": {"/runs": {"get": {"parameters": [parameter]}}}, "components": {"schemas": {"State": state}}}
+    (operation,) = read_operations(document)
+    assert operation.places["state"].nullable is False, "no query can have it"
+    problem = operation.spec.problem
+    assert problem({"state": "done"}) is problem({"state": None}) is None
+    assert problem({"state": "lost"}) is not None
+
+
+def test_slots_with_a_routers_colon_and_declared_in_other_capitals():
+    def path(name: str, kind: str) -> dict[str, Any]:
+        return {"name": name, "in": "path", "type": kind, "required": True, "description": f"The {name}."}
+
+    groups = {"get": {"parameters": [path("id", "integer")]}}
+    stacks = {"get": {"parameters": [path("stackID", "integer")]}}
+    bare = {"post": {}}
+    paths = {"/groups/:id": groups, "/stacks/{stackId}": stacks, "/hooks/:token/raw": bare, "/jobs/{id}:run": bare}
+    read = {operation.path: operation for operation in read_operations({"swagger": "2.0", "paths": paths})}
+    assert list(read) == ["/groups/{id}", "/stacks/{stackId}", "/hooks/{token}/raw", "/jobs/{id}:run"]
+    assert read["/groups/{id}"].spec.properties["id"] == {"type": "integer", "description": "The id."}
+    assert read["/stacks/{stackId}"].spec.properties == {"stackId": {"type": "integer", "description": "The stackID."}}
+    assert read["/hooks/{token}/raw"].spec.required == {"token"}
+    assert read["/jobs/{id}:run"].spec.required == {"id"}
+
+
+def test_bounds_that_swagger_writes_next_to_a_name():
+    bounds = {"minLength": 2, "maxLength": 4, "minItems": 1, "maxItems": 3, "multipleOf": 5, "pattern": "^a"}
+    parameter = {"name": "code", "in": "query", "type": "string", **bounds, "collectionFormat": "multi"}
+    (spec,) = read_openapi({"swagger": "2.0", "paths": {"/a": {"get": {"parameters": [parameter]}}}})
+    assert spec.properties["code"] == {"type": "string", **bounds}
+
+
 def test_two_documents_with_one_name_get_their_titles_in_front():
     other = copy.deepcopy(SHOP)
     other["info"]["title"] = "Old shop"
