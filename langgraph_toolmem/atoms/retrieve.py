@@ -2,11 +2,11 @@
 
     score(e) = (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| + ε)
 
-with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1, and
-of 0 by the published score.
+with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1.
 cos(q, e) is .5 · that of the sub-goals + .4 · that of the states + .1 · that of sub-goal and tool description, over
 words and their parts (`text.words`); with an embedding model, sub-goals are compared by its vectors. A question
-may have several goals: the best one counts. The published score (`plain`) compares one text of state and all goals.
+may have several goals: the best one counts. The published score (`plain`) compares one text of state and all goals, and
+gives an atom that needs nothing a feasibility of 0.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _published_similarity(question: AtomQuestion) -> Callable[[NearAtom], float]
 
 
 def _feasibility(question: AtomQuestion, of_nothing: float) -> Callable[[tuple[str, ...]], float]:
-    """Return a function that gives |Λ ∩ S| / (|S| + ε) of the types that an atom needs; `of_nothing` if it needs none."""
+    """Return a function of the types that an atom needs: |Λ ∩ S| / (|S| + ε), or `of_nothing` if it needs none."""
     is_known = cache(question.known.has)
 
     @cache

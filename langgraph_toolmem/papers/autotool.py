@@ -1,15 +1,17 @@
 """AutoTool's inertia shortcut as published (arXiv 2511.14650): the policy of `InertiaPolicy.paper()`.
 
-For each candidate c seen after the last k tools, with weight w(c) and W = Σ w:
+For each candidate c seen after the last k = 2 tools, with weight w(c) and W = Σ w (sections 1 and 2):
 
-    ICF  = 1 − κ^(−W)
-    freq = w(c) / W · ICF
-    ctx  = cos(embed(intuition), embed(description of c))
-    CIPS = (1 − α) · freq + α · ctx
+    (1) w    = calls of the model + min(0, good calls of the shortcut − its failures)      [P; O for the minimum]
+    (2) ICF  = 1 − κ^(−W),    κ = 1.1                                                      [P]
+    (3) freq = w(c) / W · ICF                                                              [P]
+    (4) ctx  = cos(embed(intuition), embed(description of c))                              [P]
+    (5) CIPS = (1 − α) · freq + α · ctx,    α = 0.5                                        [P]
 
-The candidate with the highest CIPS is called if it is above θ and its arguments can be filled, in the order of trust
-dataflow, environment, heuristic. The paper scans all stored paths that contain the window; a table of successors per
-window gives the same numbers in constant time.
+The candidate with the highest CIPS is called if it is above θ = 0.1 and its arguments can be filled, in the order of
+trust dataflow, environment, heuristic (section 3). At most 30 % of a run's calls are shortcuts, never two in a row
+(section 4). The paper scans all stored paths that contain the window; a table of successors per window gives the same
+numbers in constant time.
 
 By default (`inertia.calibrated`) a logistic regression, which learns from the model's answers, says how probable it is
 that tool and arguments are exactly the model's, and a budget bounds the misses. What guards any shortcut
@@ -272,7 +274,7 @@ def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> Refusal | None:
 
 
 def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
-    """Return w(c) per tool seen after the last k tools.
+    """Return w(c) per tool seen after the last k tools (1).
 
     What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
     successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) in
@@ -309,7 +311,7 @@ def _failed_in(chain: Sequence[float]) -> bool:
 def scores(
     graph: ToolGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
 ) -> list[tuple[float, str]]:
-    """Return CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
+    """Return CIPS (2 to 5) of every candidate, best first. Tools with equal scores are in alphabetical order."""
     weight_of = weights(graph, tools, policy.window)
     total = sum(weight_of.values())
     if total <= 0:

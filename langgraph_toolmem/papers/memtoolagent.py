@@ -17,7 +17,8 @@ similarities of several embedders there. The paper takes the first peak for tool
 personal ones, and says nothing of lists without a peak. It finds its rule at or above the best fixed number of 5, 10
 and 15.
 
-    y(j) = − Σ_τ τ · x(j + τ) / Σ_τ τ²    for τ = −R … R and j = R … |x| − R − 1, x the similarities in falling order
+    (1) y(j) = − Σ_τ τ · x(j + τ) / Σ_τ τ²  for τ = −R … R, j = R … |x| − R − 1, x the similarities, falling       [P]
+    (2) n    = the j of the first peak of y with a prominence of at least 1e-5                                     [P]
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Sequence
 
 
 def dynamic_n(similarities: Sequence[float], *, most: int, without_peak: int = 5) -> int:
-    """Return the number of runs to recall.
+    """Return the number of runs to recall (2).
 
     Args:
         similarities: of all past runs to the request, highest first.
@@ -45,7 +46,7 @@ def dynamic_n(similarities: Sequence[float], *, most: int, without_peak: int = 5
 
 
 def _steepness(values: Sequence[float], radius: int) -> list[float]:
-    """Return how fast the values fall at each place with `radius` values on both sides."""
+    """Return y (1) at each place with `radius` values on both sides."""
     offsets = range(-radius, radius + 1)
     # Offsets add up to 0, so the slope of the least-squares line needs no means.
     squares = sum([offset * offset for offset in offsets])

@@ -7,6 +7,4 @@
 ``learned``    the table of scores that training leaves, read without torch; without one, structure and counts weigh
 
 The decider (section 1, `nodes.navi`) and the graph (section 2, `navigator.dependencies`) are part of the default.
-
-[P] marks what the paper says, [R] our reading where it says too little, [O] our own choice.
 """

@@ -1,7 +1,7 @@
 """Evolution of the tool graph (NaviAgent, arXiv 2506.19500, section 5): pruning, and weights that follow recent use.
 
-    prune score  λ·σ(failures / calls) + (1 − λ)·σ(1 / calls)                      [P], λ = 0.5 [O]
-    weight       w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses)        [P]
+    (1) prune score = λ·σ(failures / calls) + (1 − λ)·σ(1 / calls)                 [P], λ = 0.5 [O]
+    (2) w_t         = η·w_{t−1} + (1 − η)·(recent successes / recent uses)         [P]
 
 λ is not known from the paper; η = 0.9 and the 7 days of "recent" are the defaults of `Navigator.propagate` [O]. The new
 weights are the soft labels of the next training.
@@ -63,7 +63,7 @@ class WeightChange:
 
 
 def prune_score(ok: float, failed: float) -> float:
-    """Return λ·σ(failure rate) + (1 − λ)·σ(1/calls), with the logistic function σ and λ = 0.5 [P]."""
+    """Return the prune score (1), with the logistic function σ."""
     share = 0.5
     calls = ok + failed
     return share * _sigmoid(failed / calls) + (1 - share) * _sigmoid(1 / calls)
@@ -86,7 +86,7 @@ def _worst_first(candidate: PruneCandidate) -> tuple[float, str]:
 
 
 def weight_changes(history: History, recent: Mapping[str, RecentUse], eta: float) -> list[WeightChange]:
-    """Return the links whose weight changes, the largest changes first.
+    """Return the links whose weight changes by (2), the largest changes first.
 
     Args:
         history: counts of all time, and the weights of the last propagation.

@@ -1,16 +1,20 @@
 """Attention over the relations of a graph, encoders and heads (NaviAgent, arXiv 2506.19500, section 3).
 
-For each relation r and head k, u the node that listens and v one of those it hears [P]:
+For each relation r and head k, u the node that listens and v one of those it hears:
 
-    e(u,v) = (W_Q^{k,r} h_u)ᵀ (W_K^{k,r} h_v) / √d_k + b_r^k + w(u,v),    α = softmax of e over v within r
-    out_u  = W_O ‖_k Σ_r Σ_v α(u,v) W_V^{k,r} h_v
+    (1) e(u,v) = (W_Q^{k,r} h_u)ᵀ (W_K^{k,r} h_v) / √d_k + b_r^k + w(u,v)                                          [P]
+    (2) out_u  = W_O ‖_k Σ_r Σ_v α(u,v) W_V^{k,r} h_v,    α = softmax of e over v within r                         [P]
+    (3) p(u,v) = σ(wᵀ [z_u ‖ z_v] + b)                                                                             [R]
 
 It differs from the heterogeneous graph transformer (Hu et al., WWW 2020) in the weight and the bias, in the softmax
 within a relation, and in projections of each relation's own. Within a relation b is the same for all of a softmax and
 has no effect; it is there because it was published.
 
 An encoder for each type of nodes: linear, GELU, layer norm [R]. Each layer is added to what went in and normed [O]. The
-head is separable: p(u,v) = σ(wᵀ [z_u ‖ z_v] + b) [R]. That is a_u + c_v: it ranks producers alike for all consumers.
+head (3) is separable: a_u + c_v ranks producers alike for all consumers.
+
+By default no model is made: structure and counts weigh a link (`navigator.dependencies.links`). `train` has the figures
+of both.
 """
 
 from __future__ import annotations

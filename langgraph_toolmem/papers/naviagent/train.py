@@ -1,8 +1,8 @@
 """Training of the graph model (NaviAgent, arXiv 2506.19500, section 3), and the table that the navigator reads.
 
-    loss   μ_t · L_CE + (1 − μ_t) · L_margin,  μ_t = μ₀ γᵗ: first tell links apart, then move them apart      [P]
-    L_CE   cross-entropy with the weight w(u,v) as a soft label                                              [P]
-    margin m = m₀ (1 + σ(w)), with negatives that replace the source of a link                   [P; R for m]
+    (1) L        = μ_t · L_CE + (1 − μ_t) · L_margin,  μ_t = μ₀ γᵗ: first tell links apart, then move them apart   [P]
+    (2) L_CE     = cross-entropy with the weight w(u,v) as a soft label                                            [P]
+    (3) L_margin = mean of max(0, m − s(u,v) + s(u′,v)), u′ in place of a link's source, m = m₀ (1 + σ(w))  [P; R for m]
 
 In each epoch some links are asked about; these, and their way back, are no edges then. The links that the result is
 measured on are no edges in any epoch; the table is made with all links as edges. Everything is drawn from the seed.
@@ -142,7 +142,7 @@ def device_of(wanted: str) -> torch.device:
 
 
 def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
-    """Return the mean of max(0, m − s(u,v) + s(u′,v)) over links and negatives, m = m₀ (1 + σ(w)) [P; R for m].
+    """Return L_margin (3) over links and negatives.
 
     Args:
         right: (P,) logits of links.
@@ -155,7 +155,7 @@ def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float 
 
 
 def share_of_first(epoch: int, start: float, decay: float) -> float:
-    """Return μ_t = μ₀ γᵗ, the weight of the cross-entropy in epoch t; the margin has the rest [P]."""
+    """Return μ_t (1), the weight of the cross-entropy in epoch t; the margin has the rest."""
     return float(start * decay**epoch)
 
 

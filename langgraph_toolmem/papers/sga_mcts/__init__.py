@@ -29,8 +29,9 @@ tools, Plan and Reflect. The paper searches benchmarks; here the user's own tool
 The last two lines are searches with a simulated policy of which 7 of 10 first proposals are right, of three in a state.
 
 The online part of the paper is `langgraph_toolmem.atoms`: an atom scores (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| +
-ε), with β = 0.3, ε = 1e-5 and the three best shown. How often the tool that came next is among three steps shown
-(docs/figures.md, "Planning"):
+ε), with β = 0.3, ε = 1e-5 and the three best shown. By default a call that needs nothing is feasible in full, where the
+formula gives 0, and sub-goals, states and descriptions are compared apart. How often the tool that came next is among
+three steps shown (docs/figures.md, "Planning"):
 
 | | the paper (`SGASettings.paper()`) | the default |
 |---|---|---|

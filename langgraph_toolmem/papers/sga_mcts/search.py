@@ -2,8 +2,14 @@
 
 Nodes are states, edges are actions: a call, a new plan, or the end. In each iteration a path is walked from the first
 state, along the edges with the highest U(s, a), until an action that was not tried before fails, ends the task, or
-leads to a new state; from there the path goes on with what the policy proposes. Its reward,
-R = 1[success] · ((1 − λ) + λ / (1 + length)), λ = 0.1, is added to all nodes and edges of the path.
+leads to a new state; from there the path goes on with what the policy proposes. Its reward R is added to all nodes and
+edges of the path.
+
+    (1) U(s, a) = Q(s, a) + c · √(ln N(s) / N(s, a)), untried actions first; c = 1.41                              [P]
+    (2) U(s, a) = Q(s, a) + c · P(a given s) · √(1 + N(s)) / (1 + N(s, a)), by default                             [O]
+    (3) R = 1[success] · ((1 − λ) + λ / (1 + length)), λ = 0.1                                                     [P]
+
+`papers.sga_mcts` has the figures of (1) and (2).
 
 Nodes are shared: two paths with the same sub-goal, the same changing calls and the same answers of reading calls lead
 to one node. So a reading call that tells nothing new leads back to its own node, and is not taken again.
@@ -108,10 +114,7 @@ class Policy(Protocol):
 
 
 Selection = Literal["prior", "ucb"]
-"""``prior``: U(s, a) = Q(s, a) + c · P(a | s) · √(1 + N(s)) / (1 + N(s, a)), with the policy's weights as P.
-``ucb``: U(s, a) = Q(s, a) + c · √(ln N(s) / N(s, a)), untried actions first: UCB1, as published. Where seven of ten
-first proposals are right, of three in a state, and five calls are needed, it explores 53 calls, with the prior 27;
-where eight are needed it finds 32 of 60 paths, with the prior 51."""
+"""``ucb``: (1), UCB1 as published. ``prior``: (2), with the policy's weights as P."""
 MAX_PLANS: Final = 3
 """Plans in a row, without a call between them."""
 
@@ -165,7 +168,7 @@ class SearchSettings:
         return cls(selection="ucb", patience=None)
 
     def reward(self, length: int) -> float:
-        """Return R of a successful path of `length` calls."""
+        """Return R of a successful path of `length` calls (3)."""
         return (1 - self.length_weight) + self.length_weight / (1 + length)
 
 
