@@ -21,6 +21,7 @@ with the known values filled in. Atoms come from runs that went well, and from a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.checks import is_count, is_share
@@ -291,7 +292,7 @@ class Atoms(Method):
         self.core.refuse_if_read_only()
         steps = 0
         usable = [ended for ended in given.runs if ended.score is None or ended.score >= GOOD]
-        for user, runs in by_namespace(usable, _namespace_of):
+        for user, runs in by_namespace(usable, attrgetter("user.namespace")):
             imported = self.keeping.import_runs(runs, user)
             steps += imported.good_steps
             for run in imported.runs:
@@ -347,10 +348,6 @@ class Atoms(Method):
 def _key(run: str) -> str:
     """Return the key that says that a run has its atoms."""
     return digest("atoms", run)
-
-
-def _namespace_of(ended: EndedRun) -> tuple[str, ...]:
-    return ended.user.namespace
 
 
 def _atoms_of(given: object) -> list[Atom]:

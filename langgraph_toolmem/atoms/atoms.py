@@ -136,11 +136,7 @@ def to_plain(atom: Atom) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Atom:
-    """Return the atom of `to_plain`.
-
-    Raises:
-        InputError: a part is missing or of another type.
-    """
+    """Return the atom of `to_plain`; raise InputError if a part is missing or of another type."""
     try:
         _check_texts(plain["required_slots"])
         _check_texts([plain.get(name, "") for name in ("state", "goal", "tool", "about")])
@@ -154,11 +150,7 @@ def from_plain(plain: Mapping[str, Any]) -> Atom:
 
 
 def storable(atom: Atom) -> Atom:
-    """Return the atom as it is read back once it is stored: of JSON values and encodable texts.
-
-    Raises:
-        InputError: it cannot be stored.
-    """
+    """Return the atom as it is read back once it is stored; raise InputError if it cannot be."""
     try:
         # A value nested too deeply is refused here, at once. In a background job it would fail again and again.
         most_levels = 64

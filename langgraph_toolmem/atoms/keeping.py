@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
@@ -479,7 +480,7 @@ class AtomKeeping:
 
     def do(self, jobs: Sequence[Job]) -> None:
         """Store the atoms of runs, all of a namespace at once, and feedback on them."""
-        for user, same_namespace in by_namespace(jobs, _namespace_of):
+        for user, same_namespace in by_namespace(jobs, attrgetter("namespace")):
             atoms: list[SupportedAtom] = []
             for job in same_namespace:
                 atoms += _atoms_of(job)
@@ -487,11 +488,11 @@ class AtomKeeping:
             # Feedback comes after the atoms of the same batch: it may be on one of their runs.
             for job in same_namespace:
                 if "atoms" not in job.payload:
-                    judge(self.rows, job.run, job.payload["score"], _user(job))
+                    judge(self.rows, job.run, job.payload["score"], job.owner)
 
     def undo(self, job: Job) -> None:
         """Remove the atoms of a job whose user was forgotten meanwhile."""
-        self.rows.forget_of(job.run, _user(job))
+        self.rows.forget_of(job.run, job.owner)
 
     def word(self, job: Job) -> str:
         """Return what the model says of the steps of a run, as JSON."""
@@ -514,7 +515,7 @@ class AtomKeeping:
         for step, plain in zip(_steps_of(job), said, strict=False):
             if plain:
                 worded[step.atom.id] = storable(from_plain(plain))
-        if worded and not reword(self.rows, job.run, worded, _user(job)):
+        if worded and not reword(self.rows, job.run, worded, job.owner):
             # After three failures they were forgotten meanwhile.
             raise NotYetError("the atoms of that run are not stored yet", tries=4)
 
@@ -542,11 +543,3 @@ def _steps_of(job: Job) -> list[Extracted]:
         fields["atom"] = from_plain(plain["atom"])
         steps.append(Extracted(**fields))
     return steps
-
-
-def _namespace_of(job: Job) -> tuple[str, ...]:
-    return job.namespace
-
-
-def _user(job: Job) -> User:
-    return User(None, job.user or None, job.namespace)

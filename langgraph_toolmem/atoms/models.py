@@ -118,11 +118,7 @@ class AtomWriter:
         self._remembered: dict[str, Pattern] = {}
 
     def words(self, step: Extracted) -> Atom | None:
-        """Return the atom of a step in the model's words; None if its answer cannot be used.
-
-        Raises:
-            Exception: whatever the model's client raises.
-        """
+        """Return the atom of a step in the model's words; None if its answer cannot be used."""
         # One question for each kind of step: the same call of other requests gets the same words.
         pattern = self._remembered.get(step.atom.call)
         if pattern is None:

@@ -170,12 +170,7 @@ class HintPlanner:
         specs: Mapping[str, ToolSpec] | None,
         owner: Owner,
     ) -> StepGenerator[Planned]:
-        """Return the hints for the model call that comes now.
-
-        Raises:
-            MessageError: `messages` cannot be read.
-            NamespaceError: the namespace needs a user id.
-        """
+        """Return the hints for the model call that comes now; raise MessageError or NamespaceError."""
         self._method.asked += 1
         # By user too: two users may have threads of one name.
         purges = self._method.core.texts.purges

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.atoms import Atoms
-from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
+from langgraph_toolmem.base.checks import checks_options, expect, is_positive_count, is_share
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
@@ -45,7 +45,7 @@ class SGASettings:
     def __post_init__(self) -> None:
         """Check types and ranges; raise ConfigurationError with the field and what is expected."""
         for name in ("k", "budget"):
-            expect(self, name, "a whole number from 1", _is_positive_count)
+            expect(self, name, "a whole number from 1", is_positive_count)
         expect(self, "beta", "a share from 0 to 1", is_share)
         expect(self, "plain", "True or False", _is_bool)
 
@@ -54,10 +54,6 @@ class SGASettings:
         """Return SGA-MCTS as published: (1 − β) · cos + β · |Λ ∩ S| / (|S| + ε), the three best atoms."""
         changes.setdefault("plain", True)
         return cls(**changes)
-
-
-def _is_positive_count(value: Any) -> bool:
-    return is_count(value, 1)
 
 
 def _is_bool(value: Any) -> bool:

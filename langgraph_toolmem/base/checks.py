@@ -124,6 +124,10 @@ def is_count(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def is_positive_count(value: Any) -> bool:
+    return is_count(value, 1)
+
+
 def names_given(what: str, given: Any) -> tuple[str, ...]:
     """Return names of tools, each once. Raises ConfigurationError if they are not a collection of texts."""
     return tuple(dict.fromkeys(_texts_given(what, given, "tools")))

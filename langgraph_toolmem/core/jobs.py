@@ -32,6 +32,7 @@ from langgraph_toolmem.base.errors import InputError, StorageError, describe_err
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.database import Database
 from langgraph_toolmem.stores.remote import Remote
@@ -112,6 +113,11 @@ class Job(NamedTuple):
     answer: str | None = None  # kept by `JobQueue.save`
     takes: int = 0  # number of times that it was taken
     attempts: int = 0  # number of failures
+
+    @property
+    def owner(self) -> User:
+        """The user whose rows it is about; nobody in particular where it names none."""
+        return User(None, self.user or None, self.namespace)
 
 
 class RowsOwner(NamedTuple):

@@ -23,9 +23,10 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share, policy_given
+from langgraph_toolmem.base.checks import checks_options, expect, is_positive_count, is_share, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
@@ -94,11 +95,7 @@ class RecallPolicy:
 
     def __post_init__(self) -> None:
         expect(self, "least", "a probability from 0 to 1", is_share)
-        expect(self, "max_n", "a whole number from 1", _is_positive_count)
-
-
-def _is_positive_count(value: Any) -> bool:
-    return is_count(value, 1)
+        expect(self, "max_n", "a whole number from 1", is_positive_count)
 
 
 class Entries(Method):
@@ -323,7 +320,7 @@ class Entries(Method):
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
         kept = 0
-        for user, runs in by_namespace(given.runs, _namespace_of):
+        for user, runs in by_namespace(given.runs, attrgetter("user.namespace")):
             entries = []
             for ended in runs:
                 entry = self._entry_of(ended)
@@ -363,16 +360,16 @@ class Entries(Method):
         return kept
 
     def _write(self, jobs: Sequence[Job]) -> None:
-        for user, same_namespace in by_namespace(jobs, _namespace_of_job):
+        for user, same_namespace in by_namespace(jobs, attrgetter("namespace")):
             self._keep([Entry.from_dict(job.payload["entry"]) for job in same_namespace], user)
 
     def _unwrite(self, job: Job) -> None:
         """Remove the entry of a job whose user was forgotten meanwhile."""
-        self.rows.forget_of(job.run, _user(job))
+        self.rows.forget_of(job.run, job.owner)
 
     def _judge(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            user = _user(job)
+            user = job.owner
             with_feedback = partial(
                 Entry.with_feedback,
                 score=job.payload["score"],
@@ -387,7 +384,7 @@ class Entries(Method):
 
     def _criticise(self, job: Job) -> str:
         """Return the critic's answer as JSON; "" if there is nothing to criticise any more."""
-        user = _user(job)
+        user = job.owner
         known = self.rows.get([job.payload["entry"]], user)
         if self._critic is None or not known:
             return ""
@@ -424,7 +421,7 @@ class Entries(Method):
             text = shortened(clean(critique.text(entry)), ENTRY_LIMITS.critique)
             return replace(entry, critique=text, blamed=clean(critique.blamed(entry)))
 
-        self.rows.change([job.payload["entry"]], with_critique, _user(job))
+        self.rows.change([job.payload["entry"]], with_critique, job.owner)
 
     def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
         if self._critic is None or not entry.wants_critique:
@@ -474,15 +471,3 @@ class Entries(Method):
         figures = {"kept": kept, "runs": shown["runs"], "helped": shown["helped"], "hurt": shown["hurt"]}
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
         return Section("Past runs", figures, (words,))
-
-
-def _namespace_of(ended: EndedRun) -> tuple[str, ...]:
-    return ended.user.namespace
-
-
-def _namespace_of_job(job: Job) -> tuple[str, ...]:
-    return job.namespace
-
-
-def _user(job: Job) -> User:
-    return User(None, job.user or None, job.namespace)

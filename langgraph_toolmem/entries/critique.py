@@ -71,12 +71,7 @@ Critic: TypeAlias = Callable[[Entry, Sequence[Entry]], Critique]
 
 
 def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, ToolSpec]]) -> Critic:
-    """Return a critic made of a chat model, of its name as ``"provider:model"``, or given.
-
-    Raises:
-        ConfigurationError: it is none of these.
-        MissingExtraError: a name is given, and langchain is not installed.
-    """
+    """Return a critic made of a chat model, of its name as ``"provider:model"``, or given; raise ConfigurationError."""
     model = critic
     if isinstance(critic, str):
         model = resolve_model(critic, name="critic")
@@ -95,17 +90,9 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
 def critique(
     model: BaseChatModel, entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry] = ()
 ) -> Critique:
-    """Ask a chat model what went wrong in a failed run. One question, with one repair.
+    """Ask a chat model what went wrong in a failed run: one question, with one repair.
 
-    Args:
-        model: the chat model.
-        entry: the run.
-        tools: what there was to call, by name.
-        similar: entries with similar requests, a few.
-
-    Raises:
-        InputError: the model's answer is no critique.
-        Exception: whatever the model raises.
+    Raises InputError if its answer is no critique, and whatever the model raises.
     """
     structured = StructuredModel(model, Critique, check=_problem)
     answer = structured.ask(_asked(entry, tools, similar), RunnableConfig(run_name="toolmem_critique"))
@@ -143,12 +130,7 @@ def describe_calls(entry: Entry) -> str:
 
 
 def bounded(lines: Sequence[str], limit: int = 8_000) -> str:
-    """Return lines within a limit: long ones are cut, and of very many those in the middle go, with a note.
-
-    Args:
-        lines: the lines.
-        limit: characters at most.
-    """
+    """Return lines in so many characters: long ones are cut, of very many those in the middle go, with a note."""
     whole = "\n".join(lines)
     if len(whole) < limit:
         return whole

@@ -191,11 +191,7 @@ class Entry:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Entry:
-        """Return the inverse of `to_dict`; unknown fields are ignored, missing ones take their default.
-
-        Raises:
-            InputError: it is no entry.
-        """
+        """Return the inverse of `to_dict`, raise InputError if it is none; missing fields take their default."""
         try:
             return _READER.validate_python(plain)
         except ValidationError as error:

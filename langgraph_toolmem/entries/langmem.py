@@ -18,6 +18,7 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, Final
 
 from langgraph.store.base import BaseStore, GetOp, Op, Result, SearchItem, SearchOp
@@ -153,11 +154,7 @@ class EntryBaseStore(BaseStore):
         if op.query:
             # Models ask in words of their own, so a search is less strict than recall.
             return self._entries.recall(op.query, user_id=user, policy=RecallPolicy(least=0.02, max_n=64))
-
-        def newest_first(entry: Entry) -> float:
-            return -entry.time
-
-        return sorted(rows.all(owner), key=newest_first)
+        return sorted(rows.all(owner), key=attrgetter("time"), reverse=True)
 
 
 def _for_inner(ops: Iterable[Op]) -> list[Op]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -188,14 +189,10 @@ def _is_meant(entry: Entry, user: User, exclude: Collection[str], own: bool) -> 
 
 
 def _by_request(entries: Iterable[Entry]) -> list[RequestRuns]:
-    """Return runs by request and outcome."""
-
-    def newest_first(entry: Entry) -> float:
-        return -entry.time
-
+    """Return runs by request and outcome, the newest first."""
     # Runs of one request that ended otherwise stay apart: a failure tells something else than a success.
     groups: dict[tuple[PastRequest, bool], RequestRuns] = {}
-    for entry in sorted(entries, key=newest_first):
+    for entry in sorted(entries, key=attrgetter("time"), reverse=True):
         called = "\n".join([call.tool for call in entry.calls])
         request = PastRequest(terms_of(entry.query), called)
         group = groups.setdefault((request, entry.good), RequestRuns(request, []))
@@ -462,11 +459,7 @@ def rank(query: str, past: Sequence[PastRequest], weights: TermWeights) -> list[
                 vote=float(vote[place]),
             )
         )
-
-    def most_probable_first(match: Match) -> float:
-        return -match.probability
-
-    return sorted(matches, key=most_probable_first)
+    return sorted(matches, key=attrgetter("probability"), reverse=True)
 
 
 def _votes(past: Sequence[PastRequest], similarity: Floats) -> Floats:

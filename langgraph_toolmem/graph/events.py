@@ -124,6 +124,22 @@ class PlainRecord(Protocol):
         """Return the inverse of `to_plain`."""
 
 
+class FieldsRecord:
+    """A dataclass whose plain values are the list of its fields."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_plain(self) -> Plain:
+        """See `PlainRecord`."""
+        return [getattr(self, name) for name in self.__dataclass_fields__]
+
+    @classmethod
+    def from_plain(cls, fields: Plain) -> Self:
+        """See `PlainRecord`."""
+        return cls(*fields)
+
+
 R = TypeVar("R", bound=PlainRecord)
 
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import CASES, CaseIndex
-from langgraph_toolmem.graph.events import Event, Forgotten, Plain, Record, reader, without
+from langgraph_toolmem.graph.events import Event, FieldsRecord, Forgotten, Plain, Record, reader, without
 from langgraph_toolmem.graph.shapes import CellShape
 from langgraph_toolmem.graph.state import slot_key
 
@@ -63,7 +63,7 @@ GRAPH_LIMITS: Final = GraphLimits()
 
 
 @dataclass(slots=True)
-class KeptRun:
+class KeptRun(FieldsRecord):
     """A run (an episode). On disk it is the list of these fields.
 
     Attributes:
@@ -83,13 +83,6 @@ class KeptRun:
     author: str | None = None
     weight: float = 0.0
     when: float = 0.0
-
-    def to_plain(self) -> list[Any]:
-        return [self.shortcuts, self.score, self.comment, self.owner, self.author, self.weight, self.when]
-
-    @classmethod
-    def from_plain(cls, plain: list[Any]) -> KeptRun:
-        return cls(*plain)
 
 
 class CountTable:

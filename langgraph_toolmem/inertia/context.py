@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from langchain_core.messages import AIMessage
 
-from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given
+from langgraph_toolmem.base.checks import expect, is_number, is_positive_count, is_share, names_given
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import (
@@ -88,9 +88,9 @@ class PrefetchedContext:
             object.__setattr__(self, "tools", frozenset(names_given("PrefetchedContext.tools", given)))
         expect(self, "min_probability", "a share from 0 to 1", is_share)
         expect(self, "max_in_vain", "a number from 0 to 100", _is_rate)
-        expect(self, "max_steps", "a whole number from 1", _is_positive_count)
+        expect(self, "max_steps", "a whole number from 1", is_positive_count)
         expect(self, "max_wait", "a number of seconds above 0", _is_positive)
-        expect(self, "max_characters", "a whole number from 1", _is_positive_count)
+        expect(self, "max_characters", "a whole number from 1", is_positive_count)
         expect(self, "held_out", "a share from 0 to 1", is_share)
         expect(self, "as_data", "True, False or None", _is_bool_or_none)
 
@@ -101,10 +101,6 @@ def _is_rate(value: Any) -> bool:
 
 def _is_positive(value: Any) -> bool:
     return is_number(value) and value > 0
-
-
-def _is_positive_count(value: Any) -> bool:
-    return is_count(value, 1)
 
 
 def _is_bool_or_none(value: Any) -> bool:

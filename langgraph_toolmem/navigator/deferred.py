@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langgraph_toolmem.base.checks import checks_options, is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.navigator.evidence import ToolsSearched
 from langgraph_toolmem.navigator.providers import (
     Mode,
@@ -252,7 +253,7 @@ class DeferredTools:
 
     def specs(self, tools: Iterable[Any]) -> Mapping[str, ToolSpec]:
         """Return the tools that can be called, by name."""
-        return _without_own(self.navigator.core.catalogue.offered(tools))
+        return without_own(self.navigator.core.catalogue.offered(tools))
 
     # --- to the model ---
 
@@ -291,14 +292,10 @@ class DeferredTools:
             self._requested.popitem(last=False)
 
     def searchable(self, built: Iterable[Any], thread_id: str | None) -> list[Any]:
-        """Return the tools that a search in a thread looks through.
+        """Return the tools that a search in a thread looks through, given those of the tool node.
 
         A tool that a middleware adds at run time is in the request alone: the tool node knows only the tools that the
         agent was built with.
-
-        Args:
-            built: the tools of the tool node.
-            thread_id: of the search; None if unknown.
         """
         tools = list(built)
         known = set(_names(tools))
@@ -350,10 +347,6 @@ class DeferredTools:
         later = len(numbers) - first - never
         saved = max(0, tokens.of_all - tokens.sent)
         self.navigator.evidence.searched(ToolsSearched(first, later, never, tokens.sent, saved))
-
-
-def _without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
-    return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
 
 
 class _ToolTokens(NamedTuple):
@@ -618,7 +611,7 @@ class RevealTools(Step["Navigator"]):
         self.given: list[Any] | None = None
         if tools is not None:
             self.given = [*tools, *self.tools]
-            self.core.catalogue.adopt(_without_own(read_tools(self.given)))
+            self.core.catalogue.adopt(without_own(read_tools(self.given)))
 
     def compute(self, call: Call) -> StepOutput:
         """Return the tools that similar requests called, of those that are found by search."""

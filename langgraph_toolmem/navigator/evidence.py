@@ -14,14 +14,14 @@ part that may be a name ("Ann") is not used before somebody else's run has shown
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record, plain_of, records_of
+from langgraph_toolmem.graph.events import HOUR, Event, FieldsRecord, Forgotten, Outcome, Record, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.navigator.history import Flow, History, ToolCalls, plain_path
@@ -128,7 +128,7 @@ class SearchSums(NamedTuple):
 
 
 @dataclass(slots=True)
-class DayUse:
+class DayUse(FieldsRecord):
     """Calls of a tool on one day. On disk it is the list of these fields.
 
     Attributes:
@@ -140,16 +140,9 @@ class DayUse:
     failures: int = 0
     sources: dict[str, int] = field(default_factory=dict)
 
-    def to_plain(self) -> list[Any]:
-        return [self.uses, self.failures, self.sources]
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any]) -> DayUse:
-        return cls(*plain)
-
 
 @dataclass(slots=True)
-class LeftOut:
+class LeftOut(FieldsRecord):
     """The latest decision about a tool. On disk it is the list of these fields.
 
     Attributes:
@@ -160,31 +153,17 @@ class LeftOut:
     when: float
     good: int | None
 
-    def to_plain(self) -> list[Any]:
-        return [self.when, self.good]
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any]) -> LeftOut:
-        return cls(*plain)
-
 
 @dataclass(slots=True)
-class DecidedWeights:
+class DecidedWeights(FieldsRecord):
     """Weights of links in place of the counted ones, {target: {source: weight}}. On disk it is the list of these."""
 
     when: float = 0.0
     by_target: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def to_plain(self) -> list[Any]:
-        return [self.when, self.by_target]
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any]) -> DecidedWeights:
-        return cls(*plain)
-
 
 @dataclass(slots=True)
-class SeenField:
+class SeenField(FieldsRecord):
     """A part of a tool's results. On disk it is the list of these fields.
 
     Attributes:
@@ -194,13 +173,6 @@ class SeenField:
 
     types: list[str]
     owner: str
-
-    def to_plain(self) -> list[Any]:
-        return [self.types, self.owner]
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any]) -> SeenField:
-        return cls(*plain)
 
 
 class NavigatorEvidence(Table):

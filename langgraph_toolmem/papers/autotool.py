@@ -31,9 +31,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_share
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_positive_count, is_share
 from langgraph_toolmem.graph.sources import describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, ToolGraph
@@ -106,7 +107,7 @@ class PaperPolicy(InertiaPolicy):
         expect(self, "threshold", "a number", is_number)
         expect(self, "alpha", "a share from 0 to 1", is_share)
         expect(self, "kappa", "a number above 1", _is_above_one)
-        expect(self, "recovery_after", "a whole number from 1", _is_positive_count)
+        expect(self, "recovery_after", "a whole number from 1", is_positive_count)
         expect(self, "recovery_tool", "a tool name or None", _is_name_or_none)
         expect(self, "environment", "a callable (tool, steps) → parameters, or None", _is_callable_or_none)
 
@@ -139,10 +140,6 @@ def _is_window(value: Any) -> bool:
 
 def _is_above_one(value: Any) -> bool:
     return is_number(value) and value > 1
-
-
-def _is_positive_count(value: Any) -> bool:
-    return is_count(value, 1)
 
 
 def _is_name_or_none(value: Any) -> bool:
@@ -382,15 +379,11 @@ def _from_dataflow(
         # Inputs, outputs and lists of earlier calls: the paper has no constants, and no values of the user's words.
         if descriptor.startswith(("i|", "o|", "l|")):
             flows.append((descriptor, counts[HIT]))
-    for descriptor, _ in sorted(flows, key=_fewest_hits_last):
+    for descriptor, _ in sorted(flows, key=itemgetter(1), reverse=True):
         value = fit(evaluate(descriptor, state, (tool, parameter)), schema)
         if value is not ABSENT:
             return value, descriptor
     return ABSENT, ""
-
-
-def _fewest_hits_last(flow: tuple[str, float]) -> float:
-    return -flow[1]
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from reprlib import Repr
 from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
@@ -165,11 +166,7 @@ def near_states(
             if same_place:
                 of_words = dice(here, seen.words)
                 near.append(NearState(of_requests * (1 - share_of_words * (1 - of_words)), seen))
-
-    def by_similarity(state: NearState) -> float:
-        return -state.similarity
-
-    return sorted(near, key=by_similarity)
+    return sorted(near, key=attrgetter("similarity"), reverse=True)
 
 
 def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:

@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
+from langgraph_toolmem.base.checks import checks_options, expect, is_positive_count, is_share
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
@@ -94,7 +94,7 @@ class SITPolicy:
 
     def __post_init__(self) -> None:
         expect(self, "kind", "'combined' or 'paper'", _is_kind)
-        expect(self, "k", "a whole number from 1", _is_positive_count)
+        expect(self, "k", "a whole number from 1", is_positive_count)
         expect(self, "unlabelled", "a share from 0 to 1", is_share)
 
     @classmethod
@@ -107,10 +107,6 @@ class SITPolicy:
 
 def _is_kind(value: Any) -> bool:
     return value in ("combined", "paper")
-
-
-def _is_positive_count(value: Any) -> bool:
-    return is_count(value, 1)
 
 
 class Vote(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_share, names_given
+from langgraph_toolmem.base.checks import checks_options, expect, is_number, is_positive_count, is_share, names_given
 
 
 @checks_options
@@ -44,7 +44,7 @@ class Prefetch:
         expect(self, "min_probability", "a share from 0 to 1", is_share)
         expect(self, "max_wasted", "a number above 0 or None", _is_positive_or_none)
         expect(self, "timeout", "a number of seconds above 0", _is_positive)
-        expect(self, "workers", "a whole number from 1", _is_positive_count)
+        expect(self, "workers", "a whole number from 1", is_positive_count)
 
 
 def _is_positive(value: Any) -> bool:
@@ -53,7 +53,3 @@ def _is_positive(value: Any) -> bool:
 
 def _is_positive_or_none(value: Any) -> bool:
     return value is None or _is_positive(value)
-
-
-def _is_positive_count(value: Any) -> bool:
-    return is_count(value, 1)

@@ -42,8 +42,7 @@ def guards(
 ) -> tuple[Guard, AsyncGuard | None]:
     """Return the arguments of ``ToolNode``: the host's guards outside, the memory's inside, and marks on changes.
 
-    Raises:
-        ConfigurationError: there is a guard for async runs only.
+    A guard for async runs alone raises ConfigurationError.
     """
     if guard is None:
         if aguard is not None:

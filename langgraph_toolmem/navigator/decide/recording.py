@@ -72,14 +72,11 @@ class DecisionLog(Database):
         user_id: str | None = None,
         good: bool | None = None,
     ) -> None:
-        """Keep a decision.
+        """Keep a decision: the prompt in chat format, and the decision as JSON values.
 
         Args:
             run: digest of the run.
             step: its number in the run.
-            messages: the prompt in chat format.
-            decision: JSON values.
-            user_id: the user, if known.
             good: True if all its parts went well; None if its calls are still to be made.
 
         Raises:
@@ -166,8 +163,7 @@ class DecisionLog(Database):
     def forget(self, gone: Forgotten) -> int:
         """Delete decisions of a user, of runs, or before a time, from the file and its log; return their number.
 
-        Raises:
-            StorageError: another process reads the file all the time; call it again.
+        Raises StorageError where another process reads the file all the time: call it again.
         """
         if self.empty:
             return 0

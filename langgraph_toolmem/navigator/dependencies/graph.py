@@ -129,12 +129,7 @@ class ToolDependencyGraph:
         self._routes.remove(node)
 
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
-        """Set what runs showed of a tool's results, in place of what was known before.
-
-        Args:
-            tool: its name; it need not be here yet.
-            outputs: path -> JSON types, as `text.schema.paths_of` gives them. Never values.
-        """
+        """Set what runs showed of a tool's results, path -> JSON types, in place of what was known before."""
         seen = _frozen(outputs)
         # Reading a tool's ports again is what costs here: only where its results changed.
         if seen != self._observed.get(tool, {}):
@@ -159,11 +154,7 @@ class ToolDependencyGraph:
         return observed
 
     def api(self, tool: str) -> ApiNode:
-        """Return a tool's node.
-
-        Raises:
-            ConfigurationError: there is no such tool.
-        """
+        """Return a tool's node; raise ConfigurationError if there is none."""
         node = self.apis.get(tool)
         if node is None:
             raise ConfigurationError(f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.")
@@ -186,12 +177,7 @@ class ToolDependencyGraph:
     # --- links ---
 
     def links_into(self, port: Port, history: History | None = None) -> list[Link]:
-        """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order.
-
-        Args:
-            port: an input of a tool of this graph.
-            history: counts of the past; flows between values that do not look alike come from there.
-        """
+        """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order."""
         links: dict[tuple[str, str], Link] = {}
         most = MAX_PRODUCERS
         for link in self._routes.links_into(port, self.left_out):

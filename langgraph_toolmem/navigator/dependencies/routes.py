@@ -302,11 +302,7 @@ def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) ->
 def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Collection[str]) -> int:
     """Return how well a part of an element addresses it as an input wants, 0 for not at all.
 
-    Args:
-        output: the part.
-        port: the input.
-        nouns: words of what the collection is of.
-        names: names that operations have for an element, without those that only say what it is.
+    `nouns` say what the collection is of; `names` are those that operations have for an element and that say more.
     """
     words, wanted, level = output.meaning.words, port.meaning.words, _last_level(output.path)
     own = words.difference(nouns)

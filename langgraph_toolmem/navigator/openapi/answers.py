@@ -46,8 +46,7 @@ class Intake:
     def read(self, response: httpx.Response) -> Answer:
         """Return what the model reads, and the artifact.
 
-        Raises:
-            ToolException: the answer is a failure, or bytes that are no text did not arrive whole.
+        A failure, and bytes that are no text and did not arrive whole, raise ToolException.
         """
         from langchain_core.tools import ToolException
 

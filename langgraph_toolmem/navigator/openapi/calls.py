@@ -283,11 +283,7 @@ class _RequestDraft:
         return kind
 
     def url(self, server: str) -> str:
-        """Return the address.
-
-        Raises:
-            ValueRefusedError: a part of the path is missing, or names another place (``..``).
-        """
+        """Return the address; raise ValueRefusedError if a part of its path is missing, or leads out of it."""
         template = self.operation.path.partition("#")[0]
         for label in PATH_SLOT.findall(template):
             if not self.path.get(label):

@@ -61,11 +61,7 @@ class Document:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def target(self, reference: str) -> Any:
-        """Return the value that a reference names.
-
-        Raises:
-            RefusalError: it names nothing.
-        """
+        """Return the value that a reference names; raise RefusalError if it names nothing."""
         value = lookup(self.root, reference)
         if value is None:
             raise RefusalError(self.reasons.get(reference, f"$ref {reference} leads to nothing in the document"))
@@ -74,8 +70,7 @@ class Document:
     def followed(self, value: Any) -> Mapping[str, Any]:
         """Return a mapping with its reference followed; {} for anything else. Keys next to a reference win.
 
-        Raises:
-            RefusalError: a reference leads nowhere or in a circle.
+        A reference that leads nowhere or in a circle raises RefusalError.
         """
         # So many references in a row: a circle of them has no end.
         schema = followed(mapping_of(value), self.root, most=32)
@@ -125,7 +120,7 @@ class _Bundle:
 
     def bundled(self, value: Any, name: str) -> Document:
         if not isinstance(value, Mapping) or not isinstance(value.get("paths"), Mapping):
-            raise ConfigurationError(f"{name} is no OpenAPI document with operations: it has no `paths`.")
+            raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
         # The list grows meanwhile: files refer to files.
         for path, stem, content in self.waiting:
@@ -136,13 +131,7 @@ class _Bundle:
         return Document(root, self.reasons)
 
     def reference(self, text: str, file: Path | None, place: str) -> str:
-        """Return a reference as it reads inside the bundle; unchanged, with a reason noted, if it leads nowhere.
-
-        Args:
-            text: the reference as written.
-            file: the file it stands in.
-            place: pointer to that file in the bundle.
-        """
+        """Return a reference as it reads inside the bundle; unchanged, with a reason, if it leads nowhere."""
         address, _, pointer = text.partition("#")
         pointer = unquote(pointer)
         if not address:

@@ -94,11 +94,7 @@ class Inputs:
                 self.keys[name] = Labelled(str(scheme.get("in")), str(scheme.get("name")))
 
     def read(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> RequestInputs:
-        """Return the inputs of an operation.
-
-        Raises:
-            RefusalError: one of them cannot be expressed.
-        """
+        """Return the inputs of an operation; raise RefusalError if one of them cannot be expressed."""
         request = RequestInputs()
         # An operation's own list takes the place of the document's, also where it is empty.
         for requirement in list_of(operation.get("security", self.root.get("security"))):

@@ -51,9 +51,6 @@ def names_of(labels: Sequence[Labelled]) -> list[str]:
     Labels of one place that differ in signs alone (``StartTime``, ``StartTime<``) get the signs' names
     (``StartTime_lt``). Of parameters in several places the one in the path keeps its name, the others get their place
     in front (``query.id``, ``body.id``).
-
-    Args:
-        labels: the parameters.
     """
     # LangChain keeps these for itself among the arguments of a tool.
     reserved = ("config", "run_manager", "self", "runtime")

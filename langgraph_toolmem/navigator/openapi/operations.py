@@ -119,11 +119,7 @@ class _OperationReader:
         self.mentioned: dict[str, list[list[str]]] = {}  # tool -> links, by what is said of parameters
 
     def operations(self) -> list[Operation]:
-        """Return the operations that can be expressed; log the others.
-
-        Raises:
-            ConfigurationError: there are operations, and none can be expressed.
-        """
+        """Return the operations that can be expressed; log the others. If none can be, raise ConfigurationError."""
         refusals: list[str] = []
         items: dict[str, Mapping[str, Any]] = {}
         # A path that cannot be read takes its own operations along, not those of other paths.

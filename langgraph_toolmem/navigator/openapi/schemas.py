@@ -59,8 +59,7 @@ class Schemas:
     def alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return a schema that stands alone: the nearest `MAX_DEFINITIONS` definitions it leads to are in ``$defs``.
 
-        Raises:
-            RefusalError: a reference leads nowhere.
+        A reference that leads nowhere raises RefusalError, here and in `fields`.
         """
         rewritten = self._copied(schema)
         waiting = rewritten.references
@@ -85,11 +84,7 @@ class Schemas:
         return schema_alone
 
     def fields(self, schema: Mapping[str, Any]) -> BodyFields:
-        """Return the properties of an object schema.
-
-        Raises:
-            RefusalError: a reference leads nowhere.
-        """
+        """Return the properties of an object schema."""
         fields = BodyFields()
         parts = list(self._parts(schema, set()))
         for part in parts:
@@ -171,11 +166,7 @@ class Schemas:
         return isinstance(media, str) and "contentEncoding" not in inner and not is_text(media)
 
     def _copied(self, value: Any) -> _Rewritten:
-        """Return a copy whose references lead to ``$defs``, and the references.
-
-        Raises:
-            RefusalError: a reference leads nowhere.
-        """
+        """Return a copy whose references lead to ``$defs``, and the references."""
         references: list[str] = []
 
         def copied(inner: Any) -> Any:

@@ -90,11 +90,7 @@ class PlacedValue(NamedTuple):
 
 
 def write_text(value: Any) -> str:
-    """Return a value as text: texts as they are, everything else as JSON.
-
-    Raises:
-        ValueRefusedError: it has no text, such as half of a surrogate pair, or no JSON.
-    """
+    """Return texts as they are, everything else as JSON; raise ValueRefusedError where a value has neither."""
     if not isinstance(value, str):
         value = _dumped(value)
     _encoded(value)
@@ -132,11 +128,7 @@ def write_path(place: Place, value: Any) -> str:
 
 
 def write_header(place: Place, value: Any) -> bytes:
-    """Return the value of a header, in ISO 8859-1 as HTTP has it.
-
-    Raises:
-        ValueRefusedError: it has other characters, or one that would end the header.
-    """
+    """Return the value of a header, in ISO 8859-1 as HTTP has it; raise ValueRefusedError for other characters."""
     if place.media:
         text = _dumped(value)
     else:
@@ -204,9 +196,7 @@ def write_form(fields: Iterable[PlacedValue]) -> bytes:
 def write_parts(fields: Iterable[PlacedValue], folder: Path | None) -> list[tuple[str, FilePart]]:
     """Return the parts of a ``multipart/form-data`` body: a part for each member of a list, JSON for objects.
 
-    Args:
-        fields: places and values.
-        folder: folder that a model may name files in; None for none.
+    `folder` is the one that a model may name files in, as for `read_file`.
     """
     parts: list[tuple[str, FilePart]] = []
     for place, value in fields:
@@ -238,15 +228,12 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
-    """Return name, content and type of a file that a value stands for.
+    """Return name, content and type of a file that a value stands for; raise ValueRefusedError if it is none.
 
     Args:
         place: its place; the media type of the place counts where the value names none.
         value: bytes, a `pathlib.Path` (from code: no model writes one), a text, or an object as `FILE_TEXT` says.
         folder: folder that a model may name files in; None for none.
-
-    Raises:
-        ValueRefusedError: the value is none of these, or the file is not in the folder.
     """
     if isinstance(value, (bytes, bytearray)):
         return FilePart(None, bytes(value), place.media or None)

@@ -71,12 +71,7 @@ class CurrentSearch:
         user_id: str | None = None,
         request: str = "",
     ) -> list[ToolHit]:
-        """Search; see `Navigator.search`.
-
-        Args:
-            exclude: names that are not found.
-            request: the user's words where the query is the model's: runs with similar requests count, too.
-        """
+        """Search; see `Navigator.search`. Where the query is a model's, `request` has the user's words."""
         searcher, precedents = self.current(), self.precedents(user_id)
         exclude = {*exclude, *self._evidence.left_out()}
         if target is not None:

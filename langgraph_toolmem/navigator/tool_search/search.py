@@ -530,12 +530,7 @@ class ToolSearcher:
         )
 
     def _agreement(self, request: SearchRequest, near: Floats) -> Floats:
-        """Return (N,): what the effect of each tool adds to its score, by the clause nearest to it.
-
-        Args:
-            request: the request.
-            near: (C, N) closeness to each clause.
-        """
+        """Return (N,) what the effect of each tool adds to its score, by the clause that is `near` (C, N) to it."""
         nearest = near.argmax(axis=0)
         wishes = [(wanted.effect, wanted.removal, wanted.making) for wanted in request.wanted]
         wanted = np.array(wishes, dtype=np.float32)[nearest].T
@@ -651,13 +646,9 @@ def _meaning_signals(request: SearchRequest, likeness: Floats, arrays: _Arrays) 
 
 
 def completing(scores: Floats, near: Floats, k: int) -> list[int]:
-    """Return the first k places in the order in which they complete a set.
+    """Return the first k of N places in the order in which they complete a set; `near` is h of the clauses, (C, N).
 
     Each time the tool with the largest score + COVERAGE · max_p (h(p, t) − max_{t' chosen} h(p, t')).
-
-    Args:
-        scores: (N,) of the candidates.
-        near: (C, N) h of the clauses.
     """
     left = scores.astype(np.float64)
     # (C, 1) how well the tools chosen so far answer each clause.

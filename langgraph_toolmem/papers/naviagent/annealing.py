@@ -24,10 +24,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from random import Random
 from typing import Final
 
-from langgraph_toolmem.navigator.plan.alphabeta import Solution
+from langgraph_toolmem.navigator.plan.alphabeta import Solution, never
 from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, PortKey, Source, step_depths
 from langgraph_toolmem.text.meaning import Port
 
@@ -71,11 +72,7 @@ class GeneCandidate:
     fitness: float
 
 
-def _never() -> bool:
-    return False
-
-
-def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = _never) -> Solution:
+def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = never) -> Solution:
     """Return the fittest draft of the search.
 
     Args:
@@ -200,10 +197,6 @@ def _asked(draft: Assignment) -> list[Choice]:
     of_the_user = [choice for choice in draft.values() if choice.kind == "user"]
     asked: dict[tuple[object, ...], Choice] = {}
     # The later one stays: an input that is harder to answer for has a lower value.
-    for choice in sorted(of_the_user, key=_easiest_first):
+    for choice in sorted(of_the_user, key=attrgetter("value"), reverse=True):
         asked[choice.question] = choice
     return list(asked.values())
-
-
-def _easiest_first(choice: Choice) -> float:
-    return -choice.value

@@ -73,10 +73,7 @@ class RelationalAttention(nn.Module):
     def forward(self, nodes: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
         """(N, width) for each type of nodes; 0 without incoming edges.
 
-        Args:
-            nodes: type -> (N, width).
-            edges: relation -> (2, E): nodes heard, nodes that listen.
-            weights: relation -> (E,).
+        `edges` has (2, E) for each relation, the nodes heard and those that listen, and `weights` has (E,).
         """
         heard: dict[str, Tensor] = {}
         for kind, vectors in nodes.items():
@@ -102,13 +99,7 @@ class RelationalAttention(nn.Module):
 
 
 def segment_softmax(logits: Tensor, segments: Tensor, count: int) -> Tensor:
-    """Softmax over the rows of each segment.
-
-    Args:
-        logits: (E, H).
-        segments: (E,) which segment a row is of, from 0 to `count` − 1, in any order.
-        count: of segments.
-    """
+    """Softmax of (E, H) over the rows of each segment; (E,) `segments` says which of `count` a row is of."""
     where = segments.unsqueeze(-1).expand_as(logits)
     most = logits.new_full((count, logits.shape[1]), -torch.inf)
     # The highest is taken off so that no power overflows; it changes nothing and needs no slope.

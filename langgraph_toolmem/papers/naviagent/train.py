@@ -144,11 +144,8 @@ def device_of(wanted: str) -> torch.device:
 def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
     """Return L_margin (3) over links and negatives.
 
-    Args:
-        right: (P,) logits of links.
-        wrong: (P, K) logits of the same links with another source.
-        weights: (P,) w of the links.
-        least: m₀, in logits.
+    `right` are (P,) logits of links, `wrong` (P, K) of the same links with another source, `weights` (P,) their w, and
+    `least` is m₀.
     """
     margin = least * (1 + torch.sigmoid(weights))
     return torch.relu(margin.unsqueeze(-1) - right.unsqueeze(-1) + wrong).mean()

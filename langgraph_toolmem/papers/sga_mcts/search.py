@@ -431,14 +431,7 @@ def _distinct(proposals: Sequence[ActionProposal], *, may_plan: bool) -> list[Ac
 
 
 def select(edges: Sequence[Edge], visits: int, settings: SearchSettings, rng: random.Random) -> Edge:
-    """Return the edge with the highest U(s, a).
-
-    Args:
-        edges: the actions of a state, at least one, in the policy's order.
-        visits: N(s).
-        settings: the formula and its c.
-        rng: breaks ties.
-    """
+    """Return the edge with the highest U(s, a) (1 or 2), given N(s) and at least one edge, in the policy's order."""
     scores = []
     for edge in edges:
         if settings.selection == "prior":

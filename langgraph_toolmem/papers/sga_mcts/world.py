@@ -118,8 +118,7 @@ class Cursor:
     def go(self, path: Path) -> bool:
         """Return to the state after these calls: repeat what is missing, from a reset if need be.
 
-        Returns:
-            False if a repeated call had another result: the environment is not deterministic here.
+        False: a repeated call had another result, so the environment is not deterministic here.
         """
         # Calls cannot be taken back, so any other path begins with a reset.
         if self._at is None or self._at != path[: len(self._at)]:
@@ -150,11 +149,7 @@ class Cursor:
         return transition
 
     def success(self) -> float | None:
-        """Return the environment's score of the present state, from 0 to 1; None if it has none.
-
-        Raises:
-            InputError: it is neither true, false, None nor a number from 0 to 1.
-        """
+        """Return the environment's score of the present state, from 0 to 1; None if it has none."""
         return score_of("success()", self.environment.success())
 
     def _step(self, call: EnvironmentCall) -> ToolObservation:
