@@ -324,14 +324,14 @@ def _tools_in_words(tools: Extractor, names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-class CheckedPlan(NamedTuple):
-    """A model's plan as a question to the atoms, and what an event tells about the plan."""
+class PlannedQuestion(NamedTuple):
+    """The question to the atoms after a model was asked to plan, and what an event tells about it."""
 
     question: AtomQuestion
     told: dict[str, Any]
 
 
-def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> CheckedPlan:
+def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuestion:
     """Return the question as a model's plan has it, checked."""
     known = question.known.copy()
     material = said_in(run)
@@ -358,7 +358,7 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> CheckedPlan:
     state = delexicalised(_one_line(step.state)[: PROMPT_LIMITS.said], types)
     goal = delexicalised(_one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
     told = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
-    return CheckedPlan(AtomQuestion(state or question.state, (goal,), known), told)
+    return PlannedQuestion(AtomQuestion(state or question.state, (goal,), known), told)
 
 
 def _one_line(text: str) -> str:

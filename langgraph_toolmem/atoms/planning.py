@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from langchain_core.language_models import BaseChatModel
 
 from langgraph_toolmem.atoms.extract import Extractor, StepSituation
-from langgraph_toolmem.atoms.models import PlannedStep, plan_prompt, planned, planner_of
+from langgraph_toolmem.atoms.models import PlannedQuestion, PlannedStep, plan_prompt, planned, planner_of
 from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolve, Resolver, by_name
 from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
@@ -105,13 +105,6 @@ class Planned(NamedTuple):
     lines: tuple[Line, ...] = ()
     sure: float = 0.0
     run: Run | None = None
-
-
-class AskedPlan(NamedTuple):
-    """The question after a planner's model was asked, and what an event tells about the asking."""
-
-    question: AtomQuestion
-    told: dict[str, Any]
 
 
 class WorkDone(NamedTuple):
@@ -226,7 +219,7 @@ class HintPlanner:
         record = Planning(known, run.scope, mark_of(run), goals, turn, missed)
         return _PlanLook(run, state, where, AtomQuestion(where.state, goals, known), record, specs, tools, why)
 
-    def _asked(self, look: _PlanLook, told: dict[str, Any]) -> StepGenerator[AskedPlan]:
+    def _asked(self, look: _PlanLook, told: dict[str, Any]) -> StepGenerator[PlannedQuestion]:
         """Ask the planner's model; without a usable answer the question stays as it is."""
         assert self._model is not None
         names = list(look.specs or look.tools.read.specs)
@@ -237,7 +230,7 @@ class HintPlanner:
             self._failed(error)
             # An error counts as a useless answer: a model that is away would delay every step.
             look.record.missed += 1
-            return AskedPlan(look.question, {**told, "model_calls": 1, "planner": type(error).__name__})
+            return PlannedQuestion(look.question, {**told, "model_calls": 1, "planner": type(error).__name__})
         usage = answer.usage or {"input_tokens": 0, "output_tokens": 0}
         told = {**told, "model_calls": answer.calls, "tokens": [usage["input_tokens"], usage["output_tokens"]]}
         if answer.value is None:
@@ -247,10 +240,10 @@ class HintPlanner:
                     "planning without its model, whose answer cannot be used: %s (logged once)", answer.reason
                 )
             look.record.missed += 1
-            return AskedPlan(look.question, {**told, "planner": answer.reason or "it refused"})
+            return PlannedQuestion(look.question, {**told, "planner": answer.reason or "it refused"})
         plan = planned(answer.value, look.question, look.run)
         look.record.missed, look.record.known = 0, plan.question.known
-        return AskedPlan(plan.question, {**told, "planned_by": "model", **plan.told})
+        return PlannedQuestion(plan.question, {**told, "planned_by": "model", **plan.told})
 
     def _hints(self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], user_id: str | None) -> Planned:
         try:

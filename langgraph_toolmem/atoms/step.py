@@ -103,13 +103,12 @@ class PlanHints(Step[Atoms]):
         """Return them as patterns."""
         from langgraph_toolmem.atoms.planning import ATOMS_HEAD
 
-        planned = found
-        lines = list(planned.lines)
+        lines = list(found.lines)
         hit_of: dict[Line, AtomHit] = {}
-        if planned.shown:
+        if found.shown:
             user = self.core.users.of(call.user_id)
             lines = []
-            for hit, line in zip(planned.shown, planned.lines, strict=True):
+            for hit, line in zip(found.shown, found.lines, strict=True):
                 # By call, not by atom: the record of a call is what withholds it, in whatever words it was found.
                 on_trial = line._replace(item=self.method.keeping.rows.key(hit.atom.call, user))
                 lines.append(on_trial)
@@ -119,18 +118,18 @@ class PlanHints(Step[Atoms]):
             # Only here is it known which lines had room in the request: the ledger counts what a model read.
             kept = self.drawn(call, in_request)
             hits = [hit for line, hit in hit_of.items() if line in kept]
-            if planned.run is not None and hits:
+            if found.run is not None and hits:
                 with self.errors:
-                    self.method.note_shown(planned.run, hits, call.user_id)
+                    self.method.note_shown(found.run, hits, call.user_id)
             return kept
 
-        planner_calls = int(planned.event.get("model_calls", 0))
+        planner_calls = int(found.event.get("model_calls", 0))
         return StepOutput(
             lines=self.on_trial(call, lines),
-            head=ATOMS_HEAD if planned.shown else "",
-            sure=planned.sure,
-            event=planned.event,
-            notes={"toolmem.hints": len(planned.shown), "toolmem.planner_calls": planner_calls},
+            head=ATOMS_HEAD if found.shown else "",
+            sure=found.sure,
+            event=found.event,
+            notes={"toolmem.hints": len(found.shown), "toolmem.planner_calls": planner_calls},
             seen=seen,
         )
 

@@ -122,7 +122,7 @@ class EntryBaseStore(BaseStore):
         if isinstance(op, SearchOp):
             wanted = op.filter or {}
         items = []
-        try:
+        with self._errors:
             for entry in self._entries_for(op, user):
                 # In a namespace that users share, rows of other users are among those found.
                 if user is not None and entry.user != user_digest(user):
@@ -130,10 +130,8 @@ class EntryBaseStore(BaseStore):
                 item = _item(entry, place)
                 if wanted.items() <= item.value.items():
                     items.append(item)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return []
-        return items
+            return items
+        return []
 
     def _is_here(self, place: StoreNamespace) -> bool:
         """Return True if a place is the namespace, with some user in the place of the label."""

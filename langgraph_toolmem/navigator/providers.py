@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -185,20 +184,11 @@ def referenced(messages: Sequence[Any], deferred: Collection[str]) -> list[Any]:
 # --- openai: `tool_search` that the client executes ---
 
 
-@dataclass(frozen=True, slots=True)
-class _SearchItem:
-    """A ``tool_search_call`` of OpenAI, and its place in the content of the message."""
+class _SearchItem(NamedTuple):
+    """A ``tool_search_call`` of OpenAI, and its place in the content of the message. In a message it is a list."""
 
     place: int
     item: dict[str, Any]
-
-    def to_plain(self) -> list[Any]:
-        return [self.place, self.item]
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any]) -> _SearchItem:
-        place, item = plain
-        return cls(place, item)
 
 
 def loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]:
@@ -266,7 +256,7 @@ def with_searches(answer: AIMessage) -> AIMessage:
         if call_id not in known:
             arguments = _arguments_of(search.item)
             calls.append({"name": SEARCH_TOOL, "args": arguments, "id": call_id, "type": "tool_call"})
-    kept = {**answer.additional_kwargs, "toolmem": {"tool_search": [search.to_plain() for search in searches]}}
+    kept = {**answer.additional_kwargs, "toolmem": {"tool_search": [list(search) for search in searches]}}
     return answer.model_copy(update={"content": content, "tool_calls": calls, "additional_kwargs": kept})
 
 
@@ -291,4 +281,4 @@ def _kept_items(message: AIMessage) -> list[_SearchItem]:
     kept = message.additional_kwargs.get("toolmem")
     if not isinstance(kept, Mapping):
         return []
-    return [_SearchItem.from_plain(plain) for plain in kept.get("tool_search") or ()]
+    return [_SearchItem(*plain) for plain in kept.get("tool_search") or ()]

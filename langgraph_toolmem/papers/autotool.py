@@ -167,7 +167,8 @@ def decide(turn: ModelTurn) -> Decision:
 
 
 def _decide(turn: ModelTurn) -> Decision:
-    policy, state = _policy_of(turn), turn.state
+    policy, state = turn.policy, turn.state
+    assert isinstance(policy, PaperPolicy)
     recovery = _recovery(turn, policy)
     # Before the pace: after two failures in a row the recovery tool may follow another shortcut.
     if recovery is not None and recovery.proposal is not None:
@@ -194,11 +195,6 @@ def _decide(turn: ModelTurn) -> Decision:
             return _proposed(turn, policy, tool, score, evidence, arguments, others)
         refused = Refusal("no_value", f"nothing in this run fills {arguments} of {tool}")
     return Decision(None, refused, (Option(tool, (), score, refused), *others))
-
-
-def _policy_of(turn: ModelTurn) -> PaperPolicy:
-    assert isinstance(turn.policy, PaperPolicy)
-    return turn.policy
 
 
 def _recovery(turn: ModelTurn, policy: PaperPolicy) -> Decision | None:

@@ -165,18 +165,17 @@ class Suggest(Step[SIT]):
 
     def render(self, call: Call, found: Advice | None) -> StepOutput:
         """Return a line for each suggestion."""
-        advice = found
         suggestions: tuple[Suggestion, ...] = ()
-        if advice is not None:
-            suggestions = advice.suggestions
+        if found is not None:
+            suggestions = found.suggestions
 
         def seen(lines: Sequence[Line]) -> Sequence[Line]:
             # Only here is it known which lines had room in the request: the ledger counts what a model read.
             shown = self.drawn(call, lines)
-            if advice is not None:
+            if found is not None:
                 tools = [line.about for line in shown]
                 with self.errors:
-                    self.method.note_shown(advice, tools)
+                    self.method.note_shown(found, tools)
             return shown
 
         return StepOutput(

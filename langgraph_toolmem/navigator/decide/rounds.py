@@ -461,11 +461,9 @@ class Retriever:
         return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), {**fresh, "chains": chains}
 
     def _recombined(self, chain: Chain, after: NaviRecord, context: CallContext) -> Recombination:
-        try:
+        with self._errors:
             return self._navigator.reroute(chain, after["failed"], available=context.allowed, done=succeeded(after))
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return Recombination("none")
+        return Recombination("none")
 
     def _careful(self, tools: Sequence[str], had: Collection[str]) -> bool:
         """Return True if no new step changes something only to get a value for the target."""
@@ -524,7 +522,7 @@ class Retriever:
         # A chain to the failed tool itself is asked for in `_broken`.
         avoided = set(record["failed"]) - {target}
         done = [name for name in succeeded(record) if name not in avoided]
-        try:
+        with self._errors:
             return self._navigator.plan(
                 query or record["request"],
                 target=target,
@@ -533,14 +531,10 @@ class Retriever:
                 done=done,
                 user_id=context.user_id,
             )
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return None
+        return None
 
     def _hits(self, query: str, context: CallContext, most: int) -> list[str]:
-        try:
+        with self._errors:
             hits = self._navigator.search(query, k=most, available=context.allowed, user_id=context.user_id)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return []
-        return [hit.name for hit in hits]
+            return [hit.name for hit in hits]
+        return []

@@ -112,7 +112,8 @@ class Intake:
         return text
 
     def _is_binary(self, response: httpx.Response, kind: str) -> bool:
-        return bool(kind) and not is_text(kind) and not self._is_plain(response)
+        # An answer of an unknown kind with a charset says that it is text.
+        return bool(kind) and not is_text(kind) and response.charset_encoding is None
 
     def _text(self, response: httpx.Response) -> str:
         # A server may name an encoding that does not exist, or bytes that are no text in it.
@@ -129,10 +130,6 @@ class Intake:
             except (ValueError, RecursionError):
                 pass  # the model reads the text of what calls itself JSON and is none
         return self._text(response)
-
-    def _is_plain(self, response: httpx.Response) -> bool:
-        """Return True if an answer of an unknown kind says that it is text."""
-        return response.charset_encoding is not None
 
 
 def _noted(headers: httpx.Headers, *, failed: bool) -> dict[str, str]:

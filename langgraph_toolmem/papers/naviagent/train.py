@@ -396,7 +396,7 @@ class Trainer:
         self.losses: list[dict[str, float]] = []
 
     def _links(self) -> Links:
-        places = {name: place for place, name in enumerate(self.names)}
+        places = _numbered(self.names)
         links: Links = {}
         for (source, target), weight in links_of(self.history, self.graph).items():
             links[NodePair(places[source], places[target])] = weight
@@ -482,7 +482,7 @@ class Trainer:
 
     def measured(self) -> dict[str, float]:
         """Return how links rank that training did not see: by the model, and by structure alone."""
-        places = {name: place for place, name in enumerate(self.names)}
+        places = _numbered(self.names)
         # What a memory has without training: how well output and input fit, without the counts of runs.
         structural = np.zeros((len(self.names), len(self.names)))
         for consumer in {link.target for link in self.test}:
