@@ -125,6 +125,7 @@ class Precedents:
 
     def lift(self, request: str) -> dict[str, float]:
         """Return the additions to the logarithm of the odds that `ToolSearcher.search` takes as `lift`."""
+        # Runs of other tasks lift R@5 of new ones from 69.0 to 84.8 (office), and by -.2 to 9.8 on three other sets.
         return {tool: VOTES.lift * vote for tool, vote in self.votes(request).items()}
 
     def company(self, tool: str) -> dict[str, float]:
