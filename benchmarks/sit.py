@@ -35,6 +35,7 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.sit.suggest import SITPolicy
 
 SETS: Final = (
     "bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold", "nestful",
@@ -43,7 +44,8 @@ TARGETS: Final = {"bfcl_v3_multi_turn": 79.0, "workbench_gpt4": 91.0, "tau_retai
 SINGLE: Final = ("order 1", "order 2", "description", "nearest request")
 LOOK_UPS: Final = "combined, look-ups"
 """What a model reads: suggestions of tools that only read, before calls of such tools."""
-METHODS: Final = (*SINGLE, "combined", LOOK_UPS)
+PAPER: Final = SITPolicy.paper()
+METHODS: Final = (*SINGLE, "paper", "combined", LOOK_UPS)
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,15 @@ def methods_of(
     def asked(point: Point) -> list[str]:
         return [each.tool for each in memory.sit.suggest_for(point.state, available=specs)]
 
+    def published(point: Point) -> list[str]:
+        return [each.tool for each in memory.sit.suggest_for(point.state, available=specs, policy=PAPER)]
+
     return {
         "order 1": successors(history, 1),
         "order 2": successors(history, 2),
         "description": description_search(specs),
         "nearest request": nearest_request(history),
+        "paper": published,
         "combined": asked,
     }
 
