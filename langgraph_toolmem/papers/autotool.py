@@ -270,8 +270,8 @@ def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
     """Return w(c) per tool seen after the last k tools (1).
 
     What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
-    successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) in
-    which the shortcut failed more often than it succeeded is negative evidence and takes the tool out.
+    successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) at whose
+    end the shortcut failed more often than calls succeeded is negative evidence and takes the tool out.
     """
     # No back-off: a run of fewer than k tools has no candidates.
     key = paper_window(tools, k)
