@@ -36,7 +36,7 @@ from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.forecast import forecast_of
 from langgraph_toolmem.inertia.prefetch import Interceptors, Lookup
 from langgraph_toolmem.inertia.prefetch.batch import Branch, namespace_of
-from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE
+from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE, was_executed
 from langgraph_toolmem.inertia.prefetch.registry import count_pause
 from langgraph_toolmem.inertia.prefetch.task import Host, PrefetchTask, Ran, config_apart, standing_in
 from langgraph_toolmem.inertia.prefetch.tools import AgentTools, is_same
@@ -333,7 +333,14 @@ class ContextLookups:
         if self._stops(call):
             return {}
         with core.lock:
-            return self._tools.available(call, core, core.catalogue.marked(call.tools), self._inertia.policy)
+            tools = self._tools.available(call, core, core.catalogue.marked(call.tools), self._inertia.policy)
+        if self._recorded or self.store.watched:
+            return tools
+        # The results are not served yet: each look-up would be executed twice. In a graph with a Recorder too, the
+        # first model call comes before the first tool call: only an executed call shows that the Recorder is missing.
+        if was_executed(call.messages, tools):
+            warn_once(CONTEXT_UNWATCHED)
+        return {}
 
     def _stops(self, call: Call) -> bool:
         """Return True if look-ups are not possible before this model call."""
@@ -343,10 +350,6 @@ class ContextLookups:
         if call.tool_choice not in FREE_CHOICE:
             return True
         if loop_of_run() is not None and config_of() is None:  # async code before Python 3.11
-            return True
-        # The results are not served yet: each look-up would be executed twice.
-        if not self._recorded and not self.store.watched:
-            warn_once(CONTEXT_UNWATCHED)
             return True
         # The provider continues from the request with the exchange, and the host's next request lacks it.
         if _keeps_conversations(call.model, call.settings) or self._refused_by(call).data:

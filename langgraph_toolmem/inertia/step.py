@@ -71,14 +71,20 @@ class Shortcut(Step[Inertia]):
         """Drop the decisions that are kept for a retry, because they contain arguments."""
         self._decided.clear()
 
-    def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
-        """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""
+    def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors, *, recorded: bool = False) -> None:
+        """Prefetch likely look-ups while the model is asked, unless `prefetch` is False.
+
+        Args:
+            prefetch: True, False or the settings.
+            interceptors: the host's code around tool calls.
+            recorded: True if results are certainly served, because the memory is at the tools too.
+        """
         if prefetch is False:
             return
         settings = Prefetch() if prefetch is True else prefetch
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
-        self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors)
+        self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors, recorded=recorded)
 
     def enable_context(
         self, context: bool | PrefetchedContext, interceptors: Interceptors, *, recorded: bool = False

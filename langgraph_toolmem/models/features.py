@@ -202,7 +202,7 @@ def _shortcut(memory: ToolMemory, around: Surroundings, options: MemoryOptions) 
     if node is not None:
         step = cast("Shortcut", node.step)
         step.models = (*step.models, *around.models)
-        step.enable_prefetch(options.prefetch, around.interceptors)
+        step.enable_prefetch(options.prefetch, around.interceptors, recorded=around.recorded)
         step.enable_context(options.context, around.interceptors, recorded=around.recorded)
     return node
 

@@ -272,30 +272,64 @@ def test_a_memory_that_is_not_last_says_that_it_does_not_see_all(
     assert caplog.text.count("Early is not the last middleware") == 1
 
 
-def test_a_recorder_serves_what_a_wrapped_model_prefetched() -> None:
-    desk = Desk()
-    memory = ToolMemory.ephemeral(tools=desk.tools)
-    warm(memory, 24)
-    recorder = Recorder(memory)
+def looked_up_graph(memory: ToolMemory, desk: Desk, recorder: Recorder | None, **options: Any) -> Any:
+    """Return a graph with a wrapped model; without a recorder the memory does not see its tools."""
     model = with_tool_memory(
-        ScriptedChatModel(script=script), memory, tools=desk.tools, shortcut=False, prefetch=True
+        ScriptedChatModel(script=script), memory, tools=desk.tools, shortcut=False, **options
     ).bind_tools(desk.tools)
-    tools = ToolNode(desk.tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
+    hooks: Any = {}
+    if recorder is not None:
+        hooks = {"wrap_tool_call": recorder.wrap_tool_call, "awrap_tool_call": recorder.awrap_tool_call}
 
     def agent(state: MessagesState) -> Any:
         return {"messages": [model.invoke([SystemMessage("Be kind."), *state["messages"]])]}
 
     builder: Any = StateGraph(MessagesState)
     builder.add_node("agent", agent)
-    builder.add_node("tools", tools)
+    builder.add_node("tools", ToolNode(desk.tools, **hooks))
     builder.add_edge(START, "agent")
     builder.add_conditional_edges("agent", lambda state: "tools" if state["messages"][-1].tool_calls else END)
     builder.add_edge("tools", "agent")
-    graph = builder.compile(checkpointer=InMemorySaver())
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+def warm_desk() -> tuple[Desk, ToolMemory]:
+    desk = Desk()
+    memory = ToolMemory.ephemeral(tools=desk.tools)
+    warm(memory, 24)
+    return desk, memory
+
+
+def test_a_recorder_serves_what_a_wrapped_model_prefetched() -> None:
+    desk, memory = warm_desk()
+    graph = looked_up_graph(memory, desk, Recorder(memory), prefetch=True)
     where = {"configurable": {"thread_id": "t", "user_id": "ann"}}
     graph.invoke(asked(0), where)
     assert desk.done == expected(NAMES[0]), "each look-up was executed once"
     assert memory.core.counter(SERVED) >= 2
+
+
+@pytest.mark.parametrize("feature", ["prefetch", "context"])
+def test_without_a_recorder_look_ups_end_at_the_first_unseen_tool_call(
+    feature: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, memory = warm_desk()
+    graph = looked_up_graph(memory, desk, None, **{feature: True})
+    for number in range(4):
+        graph.invoke(asked(number), {"configurable": {"thread_id": str(number), "user_id": "ann"}})
+    needed = [call for number in range(4) for call in expected(NAMES[number])]
+    assert len(desk.done) <= len(needed) + (feature == "prefetch"), "one look-up before the first tool call, in vain"
+    assert len([line for line in caplog.messages if "wrap_tool_call" in line]) == 1
+
+
+@pytest.mark.parametrize("feature", ["prefetch", "context"])
+def test_with_a_recorder_the_first_model_call_is_no_reason_for_a_warning(
+    feature: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, memory = warm_desk()
+    graph = looked_up_graph(memory, desk, Recorder(memory), **{feature: True})
+    graph.invoke(asked(0), {"configurable": {"thread_id": "t", "user_id": "ann"}})
+    assert "wrap_tool_call" not in caplog.text
 
 
 @pytest.mark.parametrize("build", ["middleware", "model", "node"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.inertia.counters import SERVED, WASTED
@@ -39,7 +39,7 @@ FREE_CHOICE: Final = (None, "auto", "any", "required")
 """Values of ``tool_choice`` under which any tool may be called."""
 # Graphs that run many requests at once begin several model calls before the first tool call.
 UNWATCHED_CALLS: Final = 32
-"""Model calls of plain graphs with prefetching before a watched tool call has been seen."""
+"""Model calls of graphs with prefetching before a watched tool call has been seen."""
 NO_CONFIG: Final = "Nothing is prefetched in async runs: before Python 3.11 the config of an async run cannot be read."
 UNWATCHED: Final = (
     "Nothing is prefetched in this graph: its tools are not executed by a ToolNode(tools, wrap_tool_call="
@@ -52,10 +52,19 @@ NO_PLACE: Final = (
 
 
 class Prefetcher:
-    """Prefetches look-ups around model calls."""
+    """Prefetches look-ups around model calls.
 
-    def __init__(self, registry: Registry, settings: Prefetch, interceptors: Interceptors) -> None:
-        self.registry, self._settings = registry, settings
+    Args:
+        registry: of the look-ups.
+        settings: which look-ups, and how many.
+        interceptors: the host's code around tool calls.
+        recorded: True if results are certainly served, because the memory is at the tools too.
+    """
+
+    def __init__(
+        self, registry: Registry, settings: Prefetch, interceptors: Interceptors, *, recorded: bool = False
+    ) -> None:
+        self.registry, self._settings, self._recorded = registry, settings, recorded
         self._errors = ErrorLog("prefetch", logger)
         self._tools = AgentTools(settings, interceptors, logger)
 
@@ -76,7 +85,7 @@ class Prefetcher:
             warn_once(NO_CONFIG)
             return None
         allowed = self._allowed(call, forecast)
-        if not allowed.tools:
+        if not allowed.tools or not self._may_be_served(call, allowed.tools):
             return None
         host = Host(config, call.runtime, loop, contextvars.copy_context())
         batch = PrefetchBatch(branch, allowed.changes)
@@ -92,7 +101,22 @@ class Prefetcher:
                 self._start(batch, allowed.tools, host, [lookup])
 
         batch.listener = AnswerListener(allowed.changes, streamed, self._errors)
+        if batch.tasks:
+            self.registry.unseen += 1
         return batch
+
+    def _may_be_served(self, call: Call, tools: Container[str]) -> bool:
+        """Return True unless the graph executes its tools where the memory does not see it."""
+        registry = self.registry
+        if self._recorded or registry.watched:
+            return True
+        # A wrapped model without a Recorder made 9 look-ups in 30 requests, and none of them could be served.
+        if was_executed(call.messages, tools):
+            registry.unseen = UNWATCHED_CALLS
+        if registry.unseen >= UNWATCHED_CALLS:
+            warn_once(UNWATCHED)
+            return False
+        return True
 
     def _allowed(self, call: Call, forecast: InertiaForecast) -> AllowedCalls:
         """Return the calls that may be prefetched at a model call."""
@@ -153,12 +177,8 @@ class Prefetcher:
         if position is None:
             warn_once(NO_PLACE)
             return
-        if not registry.watched and registry.unseen >= UNWATCHED_CALLS:
-            warn_once(UNWATCHED)
-            return
         batch = self.begin(call)
         if batch is not None and batch.tasks:
-            registry.unseen += 1
             registry.keep(batch, position)
 
 
@@ -181,6 +201,12 @@ class AllowedCalls:
     def changes(self, tool: str) -> bool:
         """Return True if a tool may change something."""
         return tool not in self.specs or may_write(tool, self.specs)
+
+
+def was_executed(messages: Sequence[Any], tools: Container[str]) -> bool:
+    """Return True if the latest message is a result of one of the tools: the call has been executed."""
+    # Other results may be the graph's own words: an agent that hands over answers its call without a tool node.
+    return bool(messages) and isinstance(messages[-1], ToolMessage) and messages[-1].name in tools
 
 
 def _was_made(messages: Sequence[Any], lookup: Lookup) -> bool:

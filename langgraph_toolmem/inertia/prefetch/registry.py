@@ -36,7 +36,7 @@ class Registry(SharedByCopies):
 
     Attributes:
         watched: True after the first tool call that could have been served.
-        unseen: number of model calls of plain graphs with prefetching so far.
+        unseen: number of model calls with prefetching so far; only graphs without an agent's tool hooks use it.
     """
 
     def __init__(self, core: Core) -> None:
