@@ -35,9 +35,9 @@ three steps shown (docs/figures.md, "Planning"):
 
 | | the paper (`SGASettings.paper()`) | the default |
 |---|---|---|
-| office, GPT-4 (workbench_gpt4) | 92.8 % | 95.9 % |
-| shop, ideal runs (tau_retail_gold) | 80.1 % | 91.6 % |
-| 8 APIs, ideal runs (bfcl_v3_multi_turn) | 70.8 % | 77.6 % |
+| office, GPT-4 (workbench_gpt4) | 80.2 % | 95.5 % |
+| shop, ideal runs (tau_retail_gold) | 77.0 % | 92.0 % |
+| 8 APIs, ideal runs (bfcl_v3_multi_turn) | 61.6 % | 77.2 % |
 """
 
 from __future__ import annotations
