@@ -105,7 +105,7 @@ def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]
     for row in rows:
         p, least = row.confidence, policy.bound_of(row.changes).min_precision
         acts = p is not None and p >= least
-        acts = acts and not budget.held_back(policy, p or 0.0, 1.0, changes=row.changes)[0]
+        acts = acts and budget.used_up(policy, p or 0.0, changes=row.changes) is None
         outcomes.append(row.right if acts else None)
         record: Record = [Count("turns")]
         if acts:

@@ -153,7 +153,7 @@ class Learner:
         state.seen = read_input(seen)
         catalogue = self.inertia.core.catalogue
         tools = {"specs": catalogue.recorded(specs), "names": catalogue.records(specs)}
-        return self.inertia.decide(state, policy=self.policy, user=user, **tools)[0]
+        return self.inertia.decide(state, policy=self.policy, **tools)[0]
 
 
 def atoms_of(run: Run, specs: Mapping[str, ToolSpec], **how: Any) -> list[Atom]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.atoms import Atoms
-from langgraph_toolmem.base.checks import checks_options, expect, is_positive_count, is_share
+from langgraph_toolmem.base.checks import checks_options, expect, is_bool, is_positive_count, is_share
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
@@ -47,17 +47,13 @@ class SGASettings:
         for name in ("k", "budget"):
             expect(self, name, "a whole number from 1", is_positive_count)
         expect(self, "beta", "a share from 0 to 1", is_share)
-        expect(self, "plain", "True or False", _is_bool)
+        expect(self, "plain", "True or False", is_bool)
 
     @classmethod
     def paper(cls, **changes: Any) -> SGASettings:
         """Return SGA-MCTS as published: (1 − β) · cos + β · |Λ ∩ S| / (|S| + ε), the three best atoms."""
         changes.setdefault("plain", True)
         return cls(**changes)
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 class PlanHints(Step[Atoms]):

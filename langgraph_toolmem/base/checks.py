@@ -124,8 +124,25 @@ def is_count(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0
+
+
 def is_positive_count(value: Any) -> bool:
     return is_count(value, 1)
+
+
+def or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check that passes None too."""
+
+    def fits_or_none(value: Any) -> bool:
+        return value is None or fits(value)
+
+    return fits_or_none
 
 
 def names_given(what: str, given: Any) -> tuple[str, ...]:

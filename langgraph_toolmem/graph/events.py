@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
@@ -60,11 +60,11 @@ class Event:
 Record: TypeAlias = list[Event]
 
 
-_FIELD_READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
+_FIELD_READERS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
-def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads the fields of an event in C: all events of a memory pass it when it is opened."""
+def reader(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that reads the fields of an event or record in C: opening a memory reads all events."""
     read = _FIELD_READERS.get(kind)
     if read is None:
         names = [declared.name for declared in fields(kind)]
@@ -113,31 +113,18 @@ def events_of(kind: type[E], rows: Mapping[str, Plain]) -> dict[str, E]:
     return {key: make(key, *fields) for key, fields in rows.items()}
 
 
-class PlainRecord(Protocol):
-    """A record of a table that is written to a snapshot as plain values."""
+@dataclass(slots=True)
+class PlainRecord:
+    """A record of a table. On disk it is the list of its fields, in their order."""
 
     def to_plain(self) -> Plain:
-        """Return the fields in their order."""
+        return list(reader(type(self))(self))
 
     @classmethod
     def from_plain(cls, fields: Plain) -> Self:
         """Return the inverse of `to_plain`."""
-
-
-class FieldsRecord:
-    """A dataclass whose plain values are the list of its fields."""
-
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def to_plain(self) -> Plain:
-        """See `PlainRecord`."""
-        return [getattr(self, name) for name in self.__dataclass_fields__]
-
-    @classmethod
-    def from_plain(cls, fields: Plain) -> Self:
-        """See `PlainRecord`."""
-        return cls(*fields)
+        make: Callable[..., Self] = cls
+        return make(*fields)
 
 
 R = TypeVar("R", bound=PlainRecord)
@@ -167,8 +154,10 @@ class Forgotten:
     runs: Collection[str] = frozenset()
     before: float | None = None
 
-    def has(self, run: str, user: str | None) -> bool:
-        """Return True if data of a run, and of a user if known, is to be deleted."""
+    def has(self, run: str, user: str | None, hour: int | None = None) -> bool:
+        """Return True if data of a run, and of a user and an hour if known, is to be deleted."""
+        if hour is not None and self.before is not None and hour * HOUR < self.before:
+            return True
         if not self.user:
             return run in self.runs
         # Another user's data in a run of this user stays.

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import CASES, CaseIndex
-from langgraph_toolmem.graph.events import Event, FieldsRecord, Forgotten, Plain, Record, reader, without
+from langgraph_toolmem.graph.events import Event, Forgotten, Plain, PlainRecord, Record, reader, without
 from langgraph_toolmem.graph.shapes import CellShape
 from langgraph_toolmem.graph.state import slot_key
 
@@ -63,7 +63,7 @@ GRAPH_LIMITS: Final = GraphLimits()
 
 
 @dataclass(slots=True)
-class KeptRun(FieldsRecord):
+class KeptRun(PlainRecord):
     """A run (an episode). On disk it is the list of these fields.
 
     Attributes:

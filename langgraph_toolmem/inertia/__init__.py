@@ -8,6 +8,7 @@ budget of misses, and for a familiar request.
 
 ==================  ==========================================================
 ``Inertia``         this method: its decisions and their results
+``situation``       the evidence of a decision, and the shape of a veto
 ``calibrated``      the default decision, in order; AutoTool's own is `papers.autotool`
 ``candidates``      what may come, and with which arguments
 ``estimator``       how likely each candidate is: one ridge logistic regression
@@ -46,10 +47,10 @@ from langgraph_toolmem.graph.records import ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia import calibrated, guards
+from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.agents import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, check_of
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
-from langgraph_toolmem.inertia.calibrated import ModelTurn, Similarity, Tables
+from langgraph_toolmem.inertia.calibrated import Calibrated
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, Guess, learn_case
 from langgraph_toolmem.inertia.changes import Changes
@@ -59,15 +60,14 @@ from langgraph_toolmem.inertia.context import (
     ContextRecord,
     ContextShown,
     PrefetchedContext,
-    call_digest,
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
 from langgraph_toolmem.inertia.counters import REVIEWED
-from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, of_tools
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, calls_digest, of_tools
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.exchange import ContextStore
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
-from langgraph_toolmem.inertia.novelty import NoveltyRecord
+from langgraph_toolmem.inertia.novelty import Familiar
 from langgraph_toolmem.inertia.policy import InertiaPolicy, with_records
 from langgraph_toolmem.inertia.prefetch import Registry
 from langgraph_toolmem.inertia.record import (
@@ -86,7 +86,8 @@ from langgraph_toolmem.inertia.record import (
     judged_calls,
     open_turn,
 )
-from langgraph_toolmem.inertia.report import section_of, with_context
+from langgraph_toolmem.inertia.report import section_of
+from langgraph_toolmem.inertia.situation import Similarity, Situation
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -116,7 +117,7 @@ class Inertia(Method):
         InertiaEvidence,
         CallContexts,
         Estimator,
-        NoveltyRecord,
+        Familiar,
         Budget,
         Cases,
         Corrections,
@@ -146,15 +147,7 @@ class Inertia(Method):
         self.corrections = core.register(Corrections)
         self.context = core.register(ContextRecord)
         self.agents = core.register(Agents)
-        self._tables = Tables(
-            self.evidence,
-            core.register(CallContexts),
-            core.register(NoveltyRecord),
-            self.budget,
-            self.cases,
-            core.register(Estimator),
-            self.corrections,
-        )
+        self._calibrated = Calibrated(core)
         self.similarity: Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- deciding ---
@@ -201,14 +194,15 @@ class Inertia(Method):
         """Return the decision of `predict`: the proposal or the reason against one, and the weighed candidates."""
         core = self.core
         model_input = given_input(system, context, core.private)
-        run, user = core.read(messages), core.users.of(user_id)
+        run = core.read(messages)
+        core.users.of(user_id)
         with core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
             state = core.state_of(run)
             state.seen = read_input(model_input)
             specs, names = core.catalogue.recorded(), core.catalogue.records()
-            decision, _ = self.decide(state, policy=policy or self.policy, user=user.digest, specs=specs, names=names)
+            decision, _ = self.decide(state, policy=policy or self.policy, specs=specs, names=names)
             return of_tools(decision, names)
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
@@ -262,7 +256,7 @@ class Inertia(Method):
             state.seen = read_input(model_input)
             specs, names = core.catalogue.recorded(tools), core.catalogue.records(tools)
             core.lifecycle.asked.note(run.next_key, names)
-            decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=specs, names=names)
+            decision, _ = self.decide(state, policy=chosen, specs=specs, names=names)
             by_context = _is_for_context(decision, lookups)
             if forbidden is not None:
                 decision = decision.held(forbidden)
@@ -287,38 +281,19 @@ class Inertia(Method):
         self, decision: Decision, state: RunState, run: Run, user: str | None, agent: AgentPolicy
     ) -> Record:
         """Return the record of a turn in which a call is made without the model."""
-        core = self.core
-        return [
-            *begin_shortcut(decision, core.graph.turns),
-            *call_made(decision, state.user_key, run.digest, user),
-            *self.agents.begun(agent, core.hour(), acted=True),
-        ]
+        record = begin_shortcut(decision, self.core.graph.turns)
+        record += call_made(decision, state.user_key, run.digest, user)
+        return record + self.agents.begun(agent, self.core.hour(), acted=True)
 
     def _model_turn_begins(
-        self,
-        decision: Decision,
-        state: RunState,
-        run: Run,
-        user: str | None,
-        agent: AgentPolicy,
-        found_by: str,
+        self, decision: Decision, state: RunState, run: Run, user: str | None, agent: AgentPolicy, found_by: str
     ) -> Record:
         """Return the record of a turn that the model takes. Its answer checks the call: SHADOW_CHECK or AUDIT."""
-        core = self.core
-        turn, hour = run.next_key or "", core.hour()
-        record = open_turn(core.graph, state, turn, decision, user, audit=found_by == AUDIT)
+        hour, turn = self.core.hour(), run.next_key or ""
+        record = open_turn(self.core.graph, state, turn, decision, user, audit=found_by == AUDIT)
         record += self.agents.begun(agent, hour, acted=False)
         if found_by and decision.proposal is not None:
-            record += check_of(
-                decision.proposal,
-                turn,
-                agent,
-                found_by=found_by,
-                run=run.digest,
-                user=user,
-                hour=hour,
-                thread=run.thread_id or "",
-            )
+            record.append(check_of(decision.proposal, run, user, agent, hour, found_by=found_by))
         return record
 
     def foresee(
@@ -331,7 +306,7 @@ class Inertia(Method):
         model_input: ModelInput,
     ) -> Decision:
         """Return the decision about the model turn after messages that are not in a state yet, without learning."""
-        run, user = parse_run(messages, thread_id=owner.thread_id), self.core.users.of(owner.user_id)
+        run = parse_run(messages, thread_id=owner.thread_id)
         with self.core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
@@ -339,21 +314,19 @@ class Inertia(Method):
             state = RunState.of(run, names.read)
             state.seen = read_input(model_input)
             specs = self.core.catalogue.recorded(tools)
-            decision, _ = self.decide(state, policy=policy, user=user.digest, specs=specs, names=names)
+            decision, _ = self.decide(state, policy=policy, specs=specs, names=names)
             return of_tools(decision, names)
 
     def holds_out(self, messages: Sequence[Any], lookup: Option, settings: PrefetchedContext, owner: Owner) -> bool:
         """Return True if a look-up before a model turn is held out, drawn at random like audits, and record it then."""
         core, user = self.core, self.core.users.of(owner.user_id).digest
         with core.lock:
-            # By the turns seen and the length of the history, not by ids, so that a replay draws the same.
             share = self.context.held_out_share(settings)
-            draw = int(digest("context", self._seed, core.graph.turns, len(messages))[:8], 16) / 0x100000000
-            if draw >= share:
+            if self._draw("context", len(messages)) >= share:
                 return False
             run = core.read(messages, owner.thread_id)
             stands_for = min(MOST_STANDS_FOR, round(1 / share))
-            noted = ContextHeldOut(run.next_key or "", call_digest(lookup.tool, lookup.calls), stands_for, user)
+            noted = ContextHeldOut(run.next_key or "", calls_digest(lookup.tool, lookup.calls), stands_for, user)
             core.apply(None, [noted], user=user, run=run.digest)
             return True
 
@@ -379,7 +352,6 @@ class Inertia(Method):
         state: RunState,
         *,
         policy: InertiaPolicy,
-        user: str | None,
         specs: Mapping[str, ToolSpec],
         names: ToolRecords,
         chosen_by: Sequence[str] | None = None,
@@ -389,7 +361,6 @@ class Inertia(Method):
         Args:
             state: the run.
             policy: when to act.
-            user: digest of the user.
             specs: the available tools, by the names of their records. The decision has these names.
             names: the names of the records.
             chosen_by: who chose the calls so far. Defaults to the run's own record.
@@ -400,21 +371,22 @@ class Inertia(Method):
             chosen_by = [step.chosen_by for step in state.steps]
         published = policy.published_rule()
         neighbours = graph.cases.near(state, k=NEIGHBOURS) if published is None else ()
-        turn = ModelTurn(
+        situation = Situation(
             graph=graph,
             state=state,
             neighbours=neighbours,
-            tables=self._tables,
             specs=specs,
             policy=policy,
             constants=self.core.constants,
             today=self.core.hour() // 24,
-            draw=self._draw(state),
+            draw=self._draw("audit", state.user.raw, len(state.steps)),
+            evidence=self.evidence,
+            budget=self.budget,
             chosen_by=chosen_by,
             similarity=self.similarity,
         )
-        rule = published or calibrated.decide
-        return rule(turn), neighbours
+        rule = published or self._calibrated.decide
+        return rule(situation), neighbours
 
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
         """Log once per set of tools which tools the developer's declarations cover, and which are undeclared."""
@@ -437,13 +409,10 @@ class Inertia(Method):
                 logger.log(level, line)
                 self._logged.add(line)
 
-    def _draw(self, state: RunState) -> float:
-        """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the state of the run.
-
-        It does not depend on ids, which are drawn anew in every process: equal histories give equal decisions.
-        """
-        seen = self.core.graph.turns
-        return int(digest("audit", self._seed, seen, state.user.raw, len(state.steps))[:8], 16) / 0x100000000
+    def _draw(self, kind: str, *parts: str | int) -> float:
+        """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the parts of a history."""
+        # Not on ids, which are drawn anew in every process: equal histories give equal decisions.
+        return int(digest(kind, self._seed, self.core.graph.turns, *parts)[:8], 16) / 0x100000000
 
     # --- learning ---
 
@@ -531,7 +500,6 @@ class Inertia(Method):
         decision, learned.neighbours = self.decide(
             learned.state,
             policy=self._policy_of(learned),
-            user=learned.user,
             specs=learned.specs,
             names=self.core.catalogue.records(),
             chosen_by=self._chosen_by(learned),
@@ -579,17 +547,12 @@ class Inertia(Method):
         return chosen_by
 
     def _closed(self, turn: Turn) -> Record:
-        if turn.key not in self.evidence.open_turns:
-            return []
-        return [TurnClosed(turn.key)]
+        return [TurnClosed(turn.key)] if turn.key in self.evidence.open_turns else []
 
     def report(self) -> Section | None:
         """Return the share of right proposals of each kind, and whether the budget of misses has room."""
         with self.core.lock:
-            specs = self.core.catalogue.marked()
-            unknown = self.core.catalogue.declarations.unknown(self.core.catalogue.known)
-            section = section_of(self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
-            return with_context(section, self.context)
+            return section_of(self)
 
 
 def _changes(tool: str, learned: LearnedTurn) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -11,13 +11,22 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record, events_of, plain_of, records_of, rows_of
+from langgraph_toolmem.graph.events import (
+    Event,
+    Forgotten,
+    PlainRecord,
+    Record,
+    events_of,
+    plain_of,
+    records_of,
+    rows_of,
+)
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.changes import MAX_TEXT
 from langgraph_toolmem.inertia.corrections import CallMade
 from langgraph_toolmem.inertia.decision import Proposal, calls_digest, digest_of_turn
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.runs.run import Turn
+from langgraph_toolmem.runs.run import Run, Turn
 
 SHADOW_CHECK: Final = "in shadow mode"
 AUDIT: Final = "checked by chance"
@@ -86,15 +95,9 @@ class CheckOpened(Event):
     """A call would be made here, and the model is asked anyway: its answer checks the call.
 
     Attributes:
-        turn: key of the model turn.
         found_by: SHADOW_CHECK, or AUDIT.
-        agent: key of the agent.
-        run, user: digests of the run and of its user.
-        hour: since 1970.
-        thread: name of the thread.
-        tool: of the call.
-        call: digest of tool and arguments.
-        args: the arguments for a person to read.
+        agent: key of the agent; `run` and `user` are digests, `hour` is since 1970.
+        call: digest of tool and arguments; `args` are for a person to read.
     """
 
     kind = "check_opened"
@@ -141,7 +144,7 @@ class WrongCall(Event):
 
 
 @dataclass(slots=True)
-class AgentRow:
+class AgentRow(PlainRecord):
     """Counts of an agent.
 
     Attributes:
@@ -159,24 +162,6 @@ class AgentRow:
     acted: int = 0
     checks: int = 0
     right: int = 0
-
-    def to_plain(self) -> list[Any]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [
-            self.hour,
-            self.name,
-            self.policy,
-            self.prefetch,
-            self.turns,
-            self.acted,
-            self.checks,
-            self.right,
-        ]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[Any]) -> AgentRow:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
 
     def given(self) -> AgentPolicy | None:
         """Return the agent's policy; None if it was not reported yet, or this version cannot read it."""
@@ -218,7 +203,6 @@ class Agents(Table):
         self.wrong: dict[str, WrongCall] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {
             AgentSeen: self._see,
             AgentTurn: self._count,
@@ -228,12 +212,11 @@ class Agents(Table):
         }
 
     def _row(self, agent: str) -> AgentRow:
-        # A turn may be counted before its agent is reported: workers read events in different orders.
-        row = self.rows.setdefault(agent, AgentRow())
-        if len(self.rows) > self.most_agents:
-            seen_first, _ = min(self.rows.items(), key=_hour_of)
-            del self.rows[seen_first]
-        return row
+        # A turn may be counted before its agent is reported (workers read events in other orders): its hour is 0 until
+        # then, so the oldest of the others leaves. With the newest compared too, a 65th agent never had a row.
+        if agent not in self.rows and len(self.rows) >= self.most_agents:
+            del self.rows[self._seen_last()[-1]]
+        return self.rows.setdefault(agent, AgentRow())
 
     def _see(self, agent: str, hour: int, name: str, policy: dict[str, Any], prefetch: int) -> None:
         row = self._row(agent)
@@ -260,18 +243,8 @@ class Agents(Table):
             row.checks += 1
             row.right += right
         if not right:
-            self._note_wrong(
-                turn,
-                opened.found_by,
-                opened.agent,
-                opened.run,
-                opened.user,
-                opened.hour,
-                opened.thread,
-                opened.tool,
-                opened.args,
-                instead,
-            )
+            *shared, _call, args = opened.values()
+            self._note_wrong(*shared, args, instead)
 
     def _note_wrong(self, turn: str, *fields: Any) -> None:
         self.wrong[turn] = WrongCall(turn, *fields)
@@ -279,19 +252,16 @@ class Agents(Table):
             del self.wrong[next(iter(self.wrong))]
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
-        wrong = {turn: call for turn, call in self.wrong.items() if not _is_gone(gone, call)}
-        checks = {turn: call for turn, call in self.checks.items() if not _is_gone(gone, call)}
+        wrong = {turn: call for turn, call in self.wrong.items() if not gone.has(call.run, call.user, call.hour)}
+        checks = {turn: call for turn, call in self.checks.items() if not gone.has(call.run, call.user, call.hour)}
         removed = len(self.wrong) - len(wrong) + len(self.checks) - len(checks)
         self.wrong, self.checks = wrong, checks
         return removed
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         return {"rows": plain_of(self.rows), "checks": rows_of(self.checks), "wrong": rows_of(self.wrong)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         rows = records_of(AgentRow, state["rows"])
         checks, wrong = events_of(CheckOpened, state["checks"]), events_of(WrongCall, state["wrong"])
         self.rows, self.checks, self.wrong = rows, checks, wrong
@@ -333,10 +303,19 @@ class Agents(Table):
 
     # --- reported ---
 
+    def _seen_last(self) -> list[str]:
+        """Return the keys of the agents, those seen last first."""
+
+        def age(key: str) -> tuple[int, str]:
+            return -self.rows[key].hour, self.rows[key].name
+
+        return sorted(self.rows, key=age)
+
     def figures(self) -> list[dict[str, Any]]:
         """Return the agents for the report, those seen last first."""
         figures = []
-        for key, row in sorted(self.rows.items(), key=_seen_last):
+        for key in self._seen_last():
+            row = self.rows[key]
             given = row.given()
             if given is None:
                 continue
@@ -366,43 +345,21 @@ class Agents(Table):
     def policies(self) -> list[InertiaPolicy]:
         """Return the policies of the agents, those seen last first."""
         policies = []
-        for row in sorted(self.rows.values(), key=_latest_hour):
-            given = row.given()
+        for key in self._seen_last():
+            given = self.rows[key].given()
             if given is not None:
                 policies.append(given.policy)
         return policies
 
 
-def _hour_of(item: tuple[str, AgentRow]) -> int:
-    _, row = item
-    return row.hour
-
-
-def _latest_hour(row: AgentRow) -> int:
-    return -row.hour
-
-
-def _seen_last(item: tuple[str, AgentRow]) -> tuple[int, str]:
-    _, row = item
-    return -row.hour, row.name
-
-
 def check_of(
-    proposal: Proposal,
-    turn: str,
-    agent: AgentPolicy,
-    *,
-    found_by: str,
-    run: str,
-    user: str | None,
-    hour: int,
-    thread: str,
-) -> Record:
-    """Return the record of a call that is not made, so that the model's answer checks it."""
+    proposal: Proposal, run: Run, user: str | None, agent: AgentPolicy, hour: int, *, found_by: str
+) -> CheckOpened:
+    """Return the event of a call that is not made in the next turn of a run, so that the model's answer checks it."""
     texts = [as_text(dict(args)) for args in proposal.calls]
     args = shortened(", ".join(texts), MAX_TEXT)
-    call = calls_digest(proposal.tool, proposal.calls)
-    return [CheckOpened(turn, found_by, agent.key, run, user, hour, thread, proposal.tool, call, args)]
+    call, turn, thread = calls_digest(proposal.tool, proposal.calls), run.next_key or "", run.thread_id or ""
+    return CheckOpened(turn, found_by, agent.key, run.digest, user, hour, thread, proposal.tool, call, args)
 
 
 def act_in_words(turn: Turn) -> str:
@@ -412,20 +369,6 @@ def act_in_words(turn: Turn) -> str:
 
 
 def _wrong_in(learned: LearnedTurn, found_by: str, tool: str, args: str, instead: str) -> WrongCall:
-    return WrongCall(
-        turn=learned.turn.key,
-        found_by=found_by,
-        agent="",
-        run=learned.run,
-        user=learned.user,
-        hour=learned.hour,
-        thread=learned.thread_id,
-        tool=tool,
-        args=shortened(args, MAX_TEXT),
-        instead=instead,
-    )
-
-
-def _is_gone(gone: Forgotten, call: CheckOpened | WrongCall) -> bool:
-    too_old = gone.before is not None and call.hour * HOUR < gone.before
-    return too_old or gone.has(call.run, call.user)
+    run, user, hour, thread = learned.run, learned.user, learned.hour, learned.thread_id
+    args = shortened(args, MAX_TEXT)
+    return WrongCall(learned.turn.key, found_by, "", run, user, hour, thread, tool, args, instead)

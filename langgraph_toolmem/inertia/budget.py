@@ -17,16 +17,19 @@ audits, so the reported rate is too low rather than too high.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Event, plain_of, records_of
+from langgraph_toolmem.graph.events import Event, PlainRecord, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Refusal
+from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.situation import Situation
 
 # With these, any 300 turns have at most six wrong calls at one per 100, in any order.
 CAPACITY: Final = 3.0
@@ -87,7 +90,7 @@ class Acted(Event):
 
 
 @dataclass(slots=True)
-class BlockCosts:
+class BlockCosts(PlainRecord):
     """Misses of one kind of call in one block of turns.
 
     Attributes:
@@ -100,18 +103,9 @@ class BlockCosts:
     expected: float = 0.0
     failed: float = 0.0
 
-    def to_plain(self) -> list[float]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [self.wrong, self.expected, self.failed]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[float]) -> BlockCosts:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
-
 
 @dataclass(slots=True)
-class CheckCounts:
+class CheckCounts(PlainRecord):
     """The checks of one kind of call.
 
     Attributes:
@@ -125,15 +119,6 @@ class CheckCounts:
     shadowed: float = 0
     shadowed_right: float = 0
     corrected: float = 0
-
-    def to_plain(self) -> list[float]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [self.audits, self.right, self.shadowed, self.shadowed_right, self.corrected]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[float]) -> CheckCounts:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
 
     def plus(self, other: CheckCounts) -> CheckCounts:
         """Return the counts of both."""
@@ -184,16 +169,13 @@ class Budget(Table):
         self._folded: dict[tuple[tuple[str, ...], float], FoldedBucket] = {}  # until a cell changes
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {Checked: self._check, Acted: self._act}
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         blocks = {kind: plain_of(costs) for kind, costs in self.blocks.items()}
         return {"blocks": blocks, "record": plain_of(self.record)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         blocks = {kind: records_of(BlockCosts, costs) for kind, costs in state["blocks"].items()}
         self.record = records_of(CheckCounts, state["record"])
         self.blocks = blocks
@@ -278,28 +260,30 @@ class Budget(Table):
         used = min(1.0, max(0.0, (CAPACITY - room) / CAPACITY))
         return least + max(0.0, SUREST - least) * used
 
-    def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[Refusal | None, bool]:
-        """Return why a proposal is not made (None if it is), and True if only the check prevents it.
-
-        `p` is the probability that the model would make the call; a `draw` below `audit_rate` means an audit.
-        """
-        bound = policy.bound_of(changes)
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        """Hold a proposal back if the budget is used up, and if the model's answer is to check it."""
+        policy = situation.policy
         # Before shadow mode and audits: only a call that would be made may count as a check of calls made.
+        used_up = self.used_up(policy, best.probability, changes=best.changes)
+        if used_up is not None:
+            return used_up
+        if policy.shadow:
+            return Refusal("shadow", "shadow mode: the model is asked and the answer compared")
+        if situation.draw < policy.audit_rate:
+            return Refusal("audit", "audit: the model is asked and the answer compared")
+        return None
+
+    def used_up(self, policy: InertiaPolicy, p: float, *, changes: bool) -> Refusal | None:
+        """Return why the budget has no room for a call that the model would make with probability `p`."""
+        bound = policy.bound_of(changes)
         if self.room(policy, changes=changes) <= 0:
-            text = (
-                f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
-                f"({self.graph.turns} turns seen)"
-            )
-            return Refusal("budget", text), False
+            allowed, seen = f"{bound.max_wrong_per_100:g} wrong call(s) per 100 model turns", self.graph.turns
+            return Refusal("budget", f"the budget of {allowed} has no room yet ({seen} turns seen)")
         bar = self.bar(policy, changes=changes)
         if bar > bound.min_precision and p < bar:  # the paper's policy has no threshold until the budget raises one
             text = f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}"
-            return Refusal("budget", text), False
-        if policy.shadow:
-            return Refusal("shadow", "shadow mode: the model is asked and the answer compared"), True
-        if draw < policy.audit_rate:
-            return Refusal("audit", "audit: the model is asked and the answer compared"), True
-        return None, False
+            return Refusal("budget", text)
+        return None
 
     # --- reported ---
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import shapes
@@ -29,6 +29,9 @@ from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, canon_args, fit
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.situation import Situation
 
 MAX_TOOLS: Final = 3
 LEAST_SHARE: Final = 0.05
@@ -62,16 +65,22 @@ Filling = Mapping[str, Filled]
 
 
 @dataclass(frozen=True)
-class Situation:
+class CallEvidence:
     """The evidence that all candidates of one decision share.
 
     Attributes:
-        neighbours: the NEAREST past requests.
+        situation: the decision is about it.
+        nearest: the NEAREST past requests.
+        shares: of what comes next, as `next_tools` returns them.
         of_calls: shares of the calls that followed the run's latest calls, by digest.
+        provenance: decides which values may be used.
     """
 
-    neighbours: Sequence[Neighbour]
+    situation: Situation
+    nearest: Sequence[Neighbour]
+    shares: Mapping[str, float]
     of_calls: Mapping[str, float]
+    provenance: Provenance
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ class Candidate:
         each: the parameter whose value is a list with one element for each of several calls; "" for one call.
     """
 
-    here: Situation
+    here: CallEvidence
     tool: str
     filled: Filling
     p_tool: float
@@ -105,7 +114,7 @@ class Candidate:
         """2 if the nearest past request continued with this tool, 0 if it continued differently, 1 without such a
         request.
         """
-        near = self.here.neighbours
+        near = self.here.nearest
         if not near:
             return 1
         return 2 if near[0].tool == self.following else 0
@@ -147,58 +156,45 @@ class Candidate:
         return call_key(self.tool, self.text)
 
 
-def candidates(
-    graph: ToolGraph,
-    contexts: CallContexts,
-    state: RunState,
-    neighbours: Sequence[Neighbour],
-    *,
-    specs: Mapping[str, ToolSpec],
-    constants: Collection[str] = (),
-) -> list[Candidate]:
+def candidates(situation: Situation, contexts: CallContexts) -> list[Candidate]:
     """Return the possible next turns, most likely tools first: calls, several calls of one tool at once, an answer in
     words.
 
-    Tools that are not among `specs` are left out. `constants` are parameters as in `Provenance`.
+    Tools that may not be called now are left out.
     """
-    provenance = Provenance(graph, state, constants, neighbours)
-    shares = next_tools(graph, state, neighbours[:NEAREST])
+    state, neighbours = situation.state, situation.neighbours
+    provenance = Provenance(situation.graph, state, situation.constants, neighbours)
+    shares = next_tools(situation.graph, state, neighbours[:NEAREST])
     following, of_calls = contexts.after(state)
-    here = Situation(neighbours[:NEAREST], of_calls)
-    listed = _calls_of_likely_tools(graph, state, here, shares, specs, provenance)
-    listed += _whole_calls(following, listed, here, shares, specs, provenance)
+    here = CallEvidence(situation, neighbours[:NEAREST], shares, of_calls, provenance)
+    listed = _calls_of_likely_tools(here)
+    listed += _whole_calls(here, following, {candidate.key for candidate in listed})
     # "Where is the order of C820?" was answered with the customer in the prompt: such a candidate is removed before it
     # is weighed, because its record as a call is good.
-    listed = [candidate for candidate in listed if not _is_distracted(candidate, provenance)]
+    listed = [candidate for candidate in listed if not _is_distracted(candidate)]
     # An answer in words competes with the calls: in conversations with users more than half of the turns are text.
     listed.append(Candidate(here, WORDS, {}, shares.get(WORDS, 0.0), 1.0))
     return listed
 
 
-def _calls_of_likely_tools(
-    graph: ToolGraph,
-    state: RunState,
-    here: Situation,
-    shares: Mapping[str, float],
-    specs: Mapping[str, ToolSpec],
-    provenance: Provenance,
-) -> list[Candidate]:
+def _calls_of_likely_tools(here: CallEvidence) -> list[Candidate]:
     """Return the calls of the tools that follow most often, with the most likely arguments."""
     listed = []
-    for item in _likeliest_tools(shares, specs):
-        tool = item.removeprefix(PARALLEL)
-        filled = Filler(graph, state, specs[tool], here.neighbours, provenance).fill()
+    for item in _likeliest_tools(here.shares, here.situation.specs):
+        tool, share = item.removeprefix(PARALLEL), here.shares[item]
+        spec = here.situation.specs[tool]
+        filled = Filler(here, spec).fill()
         if filled is None:
             continue
         if item == tool:
-            listed.append(Candidate(here, tool, filled, shares[item], _product(filled)))
+            listed.append(Candidate(here, tool, filled, share, _product(filled)))
             continue
         # Several calls of one tool differ in one parameter ("each order of the customer") and share the others.
-        differing = fill_each(graph, state, item, specs[tool].properties, provenance)
+        differing = _fill_each(here, item, spec)
         if differing is not None:
             parameter, values = differing
             of_each = {**filled, parameter: values}
-            listed.append(Candidate(here, tool, of_each, shares[item], _product(of_each), each=parameter))
+            listed.append(Candidate(here, tool, of_each, share, _product(of_each), each=parameter))
     return listed
 
 
@@ -217,39 +213,30 @@ def _product(filled: Filling) -> float:
     return math.prod(value.probability for value in filled.values())
 
 
-def _whole_calls(
-    following: Sequence[FollowingCall],
-    listed: Sequence[Candidate],
-    here: Situation,
-    shares: Mapping[str, float],
-    specs: Mapping[str, ToolSpec],
-    provenance: Provenance,
-) -> list[Candidate]:
-    """Return the calls that followed the run's latest calls as a whole, without those that are listed already."""
-    if not following:
-        return []
-    known = {candidate.key for candidate in listed}
-    whole = []
+def _whole_calls(here: CallEvidence, following: Sequence[FollowingCall], known: Collection[str]) -> list[Candidate]:
+    """Return the calls that followed the run's latest calls as a whole, without those that are `known`, by key."""
+    specs, whole = here.situation.specs, []
     for call in following:
         tool, args = call.tool, call.args
         if tool not in specs or call_key(tool, canon_args(args)) in known:
             continue
         # A whole call comes from other runs. Each of its values must be in this run too; otherwise another customer's
         # id would be used.
-        if provenance.may_repeat(tool, args, specs[tool].properties):
+        if here.provenance.may_repeat(tool, args, specs[tool].properties):
             filled = {name: Filled(value, 1.0, "w") for name, value in args.items()}
-            p_tool = max(shares.get(tool, 0.0), call.share)
+            p_tool = max(here.shares.get(tool, 0.0), call.share)
             whole.append(Candidate(here, tool, filled, p_tool, call.share, whole=True))
     return whole
 
 
-def _is_distracted(candidate: Candidate, provenance: Provenance) -> bool:
+def _is_distracted(candidate: Candidate) -> bool:
     """Return True if a value comes from prompt or context, and the request has a name or number that is not among the
     values.
     """
     if not any(from_input(filled.source) for filled in candidate.filled.values()):
         return False
-    return provenance.distracts(candidate.tool, candidate.calls, candidate.here.neighbours)
+    here = candidate.here
+    return here.provenance.distracts(candidate.tool, candidate.calls, here.nearest)
 
 
 def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]) -> dict[str, float]:
@@ -295,26 +282,12 @@ class _Offer:
 
 
 class Filler:
-    """Fills the parameters of one tool with the most likely values.
+    """Fills the parameters of one tool with the likeliest values."""
 
-    Args:
-        graph: the evidence.
-        state: the run.
-        spec: the tool.
-        neighbours: the nearest past requests.
-        provenance: decides which values may be used.
-    """
-
-    def __init__(
-        self,
-        graph: ToolGraph,
-        state: RunState,
-        spec: ToolSpec,
-        neighbours: Iterable[Neighbour],
-        provenance: Provenance,
-    ) -> None:
-        self._graph, self._state, self._spec, self._provenance = graph, state, spec, provenance
-        self._same_tool = [near for near in neighbours if near.tool == spec.name]
+    def __init__(self, here: CallEvidence, spec: ToolSpec) -> None:
+        self._graph, self._state = here.situation.graph, here.situation.state
+        self._spec, self._provenance = spec, here.provenance
+        self._same_tool = [near for near in here.nearest if near.tool == spec.name]
 
     def fill(self) -> Filling | None:
         """Return the most likely values; None if a parameter that every complete call needs has no value."""
@@ -411,26 +384,24 @@ class Filler:
                 yield descriptor, value, True
 
 
-def fill_each(
-    graph: ToolGraph, state: RunState, group: str, properties: Mapping[str, Any], provenance: Provenance
-) -> tuple[str, Filled] | None:
+def _fill_each(here: CallEvidence, group: str, spec: ToolSpec) -> tuple[str, Filled] | None:
     """Return the parameter in which several calls of one tool differ, and its values, one for each call.
 
     The values come from the source with the best record. `group` is the tool as `parallel` writes it.
     """
     most_at_once = 8  # calls of one turn that are made without the model
-    tool = group.removeprefix(PARALLEL)
+    sources, symbol = here.situation.graph.sources, here.situation.state.symbols[-1]
     best: tuple[str, Filled] | None = None
-    for parameter, schema in properties.items():
+    for parameter, schema in spec.properties.items():
         slot = slot_key(group, parameter)
-        here = graph.sources.row(f"{slot}\x1e{state.symbols[-1]}")
-        for descriptor, cell in graph.sources.row(slot).items():
-            offered = provenance.value_of(descriptor, tool, parameter)
+        at_this_point = sources.row(f"{slot}\x1e{symbol}")
+        for descriptor, cell in sources.row(slot).items():
+            offered = here.provenance.value_of(descriptor, spec.name, parameter)
             if not isinstance(offered, list) or len(offered) > most_at_once:
                 continue
             # One invalid value drops the whole list: the user did not ask for half of the orders.
             values = [fit(value, schema) for value in offered]
-            weight = _precision(cell, here.get(descriptor))
+            weight = _precision(cell, at_this_point.get(descriptor))
             if ABSENT not in values and (best is None or weight > best[1].probability):
                 best = parameter, Filled(values, weight, descriptor)
     return best
@@ -474,7 +445,6 @@ class CallFollowed(Event):
         call: digest of the successor.
         text: the call as JSON; "" for an answer in words and for several calls.
         run: digest of the thread, which counts as one contributor if the user is unknown.
-        user: digest of the user, if known.
     """
 
     kind = "call_followed"
@@ -517,7 +487,6 @@ class CallContexts(Table):
         self.known = ContributorTable(self.most_calls, max_items=1)
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {CallFollowed: self._add}
 
     def _add(self, contexts: list[str], call: str, text: str, run: str, user: str | None) -> None:

@@ -27,18 +27,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Event, Forgotten, Record, plain_of, records_of
+from langgraph_toolmem.graph.events import Event, Forgotten, PlainRecord, Record, plain_of, records_of
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Refusal
+from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.runs.run import ExecutedCall
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,6 @@ class CaseSeen(Event):
         confidence: in the guess.
         facts: see `Facts`.
         numbers: see `Facts`.
-        run: digest of the run.
-        user: digest of the user.
     """
 
     kind = "case_seen"
@@ -190,7 +191,7 @@ _MEDIA_FACT: Final = _fact(MEDIA, "")[:9]
 
 
 @dataclass(slots=True)
-class Case:
+class Case(PlainRecord):
     """A case as it is kept: the fields of `CaseSeen`, without its keys."""
 
     cells: ClassVar = CaseSeen.cells
@@ -202,24 +203,6 @@ class Case:
     numbers: dict[str, float]
     run: str
     user: str | None
-
-    def to_plain(self) -> list[Any]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [
-            self.number,
-            self.made,
-            self.hit,
-            self.confidence,
-            self.facts,
-            self.numbers,
-            self.run,
-            self.user,
-        ]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[Any]) -> Case:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
 
     @property
     def has_media(self) -> bool:
@@ -343,24 +326,20 @@ class Cases(Table):
         self.places: dict[str, list[Any]] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {CaseSeen: self._add, OutputSeen: self._see}
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         pairs = {key: plain_of(pair.cases) for key, pair in self._pairs.items()}
         return {"pairs": pairs, "places": self.places}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         self.places = state["places"]
         self._pairs = {}
         for key, cases in state["pairs"].items():
             for turn, case in records_of(Case, cases).items():
-                self._pair(key).add(turn, case)
+                self._kept_pair(key).add(turn, case)
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         removed = 0
         for pair in self._pairs.values():
             of_gone = [turn for turn, case in pair.cases.items() if gone.has(case.run, case.user)]
@@ -370,9 +349,9 @@ class Cases(Table):
         return removed
 
     def _add(self, number: int, turn: str, pair: str, *rest: Any) -> None:
-        self._pair(pair).add(turn, Case(number, *rest))
+        self._kept_pair(pair).add(turn, Case(number, *rest))
 
-    def _pair(self, key: str) -> PairCases:
+    def _kept_pair(self, key: str) -> PairCases:
         pair = self._pairs.get(key)
         if pair is None:
             pair = self._pairs[key] = PairCases()
@@ -464,7 +443,7 @@ class Cases(Table):
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
         """Return why past cases forbid a call with these facts; "" if they do not."""
-        pair = self._pairs.get(pair_key(state, tool), _NO_CASES)
+        pair = self.pair(state, tool)
         summary = pair.summary
         enough = FOR_CHANGES if changes else FOR_LOOK_UPS
         # Ids and names are new in each run: as facts they would send every turn to the model.
@@ -486,16 +465,17 @@ class Cases(Table):
                 return "a number in the outputs is outside the range of what led to the call before"
         return ""
 
-    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int) -> Refusal | None:
-        """Return why past cases forbid a call here; None if they do not."""
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        """Refuse a call if values in the outputs are new here, or led the model elsewhere before."""
+        state, changes = situation.state, best.changes
         if changes and made_by_memory(state):
             # The model may never have reached this point by itself: without this rule 17 changes in 10,000 requests
             # were unasked.
-            unproven = self._unproven_after_own_calls(state, tool)
+            unproven = self._unproven_after_own_calls(state, best.tool)
             if unproven is not None:
                 return unproven
         # Without the values of outputs 583 changes in 10,000 requests were unasked.
-        doubt = self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
+        doubt = self.doubt(state, best.tool, self.facts_of(state, situation.today, changes=changes), changes=changes)
         return Refusal("cases", doubt) if doubt else None
 
     def _unproven_after_own_calls(self, state: RunState, tool: str) -> Refusal | None:
@@ -505,7 +485,7 @@ class Cases(Table):
         """
         confidence = 0.9
         judged = hits = 0
-        for case in self._pairs.get(pair_key(state, tool), _NO_CASES).cases.values():
+        for case in self.pair(state, tool).cases.values():
             if case.made and not case.is_unsure_miss:
                 judged += 1
                 hits += case.hit
@@ -514,14 +494,27 @@ class Cases(Table):
         text = f"after a call of the memory {tool} was right {hits} of {judged} times"
         return Refusal("cases", f"{text}: the model is asked")
 
-    def other_media(self, state: RunState, tool: str, *, changes: bool) -> Refusal | None:
-        """Return why the pictures and files of a request forbid a call; None if the same ones led to it before.
+    def pair(self, state: RunState, tool: str) -> PairCases:
+        """Return the cases of a state and a tool; none at all if there are none."""
+        return self._pairs.get(pair_key(state, tool), _NO_CASES)
 
-        The memory does not read them: without this rule, a request with the same words and another picture got the
-        first one's call.
-        """
-        pair = self._pairs.get(pair_key(state, tool), _NO_CASES)
-        least = (FOR_CHANGES if changes else FOR_LOOK_UPS).least
+
+_NO_CASES: Final = PairCases()
+
+
+@dataclass(frozen=True)
+class Media:
+    """Leaves a call to the model for a request with other pictures or files than those that led to it before.
+
+    The memory does not read them: a request with the same words and another picture got the first one's call.
+    """
+
+    cases: Cases
+
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        state, tool = situation.state, best.tool
+        pair = self.cases.pair(state, tool)
+        least = (FOR_CHANGES if best.changes else FOR_LOOK_UPS).least
         if not state.media:
             # "Is this covered?" without the picture is less specific than the requests that led to the call.
             if pair.hits_with_media and pair.hits_alone < least:
@@ -530,9 +523,6 @@ class Cases(Table):
         if pair.hits[_fact(MEDIA, " ".join(state.media))] < least:
             return Refusal("picture", f"the request holds a picture or file that has not led to {tool} before")
         return None
-
-
-_NO_CASES: Final = PairCases()
 
 
 def pair_key(state: RunState, tool: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from langgraph_toolmem.base.text import as_text, canonical, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record, events_of, rows_of
+from langgraph_toolmem.graph.events import Event, Forgotten, Record, events_of, rows_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.runs.run import ExecutedCall
@@ -24,10 +24,8 @@ class ChangeMade(Event):
 
     Attributes:
         call: its id.
-        run, user: digests of the run and of its user.
         hour: since 1970.
         thread: name of the thread.
-        tool, args, status, result: of the call; `args` and `result` are for a person to read.
     """
 
     kind = "change_made"
@@ -59,7 +57,6 @@ class Changes(Table):
         self.made: dict[str, ChangeMade] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {ChangeMade: self._add}
 
     def _add(self, call: str, *fields: Any) -> None:
@@ -68,16 +65,13 @@ class Changes(Table):
             del self.made[next(iter(self.made))]
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         return {"made": rows_of(self.made)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         self.made = events_of(ChangeMade, state["made"])
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
-        removed = [call for call, change in self.made.items() if _is_gone(gone, change)]
+        removed = [call for call, change in self.made.items() if gone.has(change.run, change.user, change.hour)]
         for call in removed:
             del self.made[call]
         return len(removed)
@@ -125,8 +119,3 @@ class Changes(Table):
         args = shortened(canonical(step.args), MAX_TEXT)
         result = shortened(as_text(step.output or ""), MAX_TEXT)
         return ChangeMade(step.key, run, user, hour, thread, step.tool, args, step.status, result)
-
-
-def _is_gone(gone: Forgotten, change: ChangeMade) -> bool:
-    too_old = gone.before is not None and change.hour * HOUR < gone.before
-    return too_old or gone.has(change.run, change.user)

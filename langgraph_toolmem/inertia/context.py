@@ -18,12 +18,21 @@ from typing import Any, ClassVar, Final
 
 from langchain_core.messages import AIMessage
 
-from langgraph_toolmem.base.checks import expect, is_number, is_positive_count, is_share, names_given
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.checks import (
+    expect,
+    is_bool,
+    is_number,
+    is_positive,
+    is_positive_count,
+    is_share,
+    names_given,
+    or_none,
+)
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import (
     Event,
     Forgotten,
+    PlainRecord,
     Record,
     events_of,
     plain_of,
@@ -32,7 +41,7 @@ from langgraph_toolmem.graph.events import (
 )
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Decision, Option, calls_text
+from langgraph_toolmem.inertia.decision import Decision, Option, digest_of_turn
 from langgraph_toolmem.runs.run import Turn
 
 # On the desks, 21 of 46 look-ups that were `unfamiliar` were wrong: without them 37.2 % in place of 36.5 % of the model
@@ -89,22 +98,14 @@ class PrefetchedContext:
         expect(self, "min_probability", "a share from 0 to 1", is_share)
         expect(self, "max_in_vain", "a number from 0 to 100", _is_rate)
         expect(self, "max_steps", "a whole number from 1", is_positive_count)
-        expect(self, "max_wait", "a number of seconds above 0", _is_positive)
+        expect(self, "max_wait", "a number of seconds above 0", is_positive)
         expect(self, "max_characters", "a whole number from 1", is_positive_count)
         expect(self, "held_out", "a share from 0 to 1", is_share)
-        expect(self, "as_data", "True, False or None", _is_bool_or_none)
+        expect(self, "as_data", "True, False or None", or_none(is_bool))
 
 
 def _is_rate(value: Any) -> bool:
     return is_number(value) and 0 <= value <= 100
-
-
-def _is_positive(value: Any) -> bool:
-    return is_number(value) and value > 0
-
-
-def _is_bool_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
 
 
 # --- the choice of the next look-up ---
@@ -174,9 +175,8 @@ class ContextHeldOut(Event):
 
     Attributes:
         turn: key of the model turn.
-        call: digest of the look-up, as `call_digest` writes it.
+        call: digest of the look-up, as `calls_digest` writes it.
         stands_for: number of look-ups that it represents, itself and those that were made.
-        user: digest of the user, if known.
     """
 
     kind = "context_held_out"
@@ -213,7 +213,7 @@ class ContextSaved(Event):
 
 
 @dataclass(slots=True)
-class LookupCounts:
+class LookupCounts(PlainRecord):
     """The look-ups of one block of turns, or of several.
 
     Attributes:
@@ -226,15 +226,6 @@ class LookupCounts:
     risk: float = 0.0
     vain: float = 0.0
 
-    def to_plain(self) -> list[float]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [self.made, self.risk, self.vain]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[float]) -> LookupCounts:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
-
     def add(self, made: float, risk: float, vain: float) -> None:
         """Add further look-ups."""
         self.made += made
@@ -243,7 +234,7 @@ class LookupCounts:
 
 
 @dataclass(slots=True)
-class HeldOutCounts:
+class HeldOutCounts(PlainRecord):
     """Results of look-ups before the model.
 
     Attributes:
@@ -255,15 +246,6 @@ class HeldOutCounts:
     checks: float = 0
     right: float = 0
     saved: float = 0
-
-    def to_plain(self) -> list[float]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [self.checks, self.right, self.saved]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[float]) -> HeldOutCounts:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
 
 
 class ContextRecord(Table):
@@ -308,7 +290,6 @@ class ContextRecord(Table):
         self.checks = HeldOutCounts()
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {
             ContextMade: self._made,
             ContextHeldOut: self._hold_out,
@@ -318,7 +299,6 @@ class ContextRecord(Table):
         }
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         return {
             "blocks": plain_of(self.blocks),
             "pending": rows_of(self.pending),
@@ -326,7 +306,6 @@ class ContextRecord(Table):
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         blocks = records_of(LookupCounts, state["blocks"])
         pending = events_of(ContextHeldOut, state["pending"])
         self.checks = HeldOutCounts.from_plain(state["checks"])
@@ -356,7 +335,6 @@ class ContextRecord(Table):
         self.checks.saved += 1
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         if not gone.user:
             return 0
         of_user = [turn for turn, held_out in self.pending.items() if held_out.user == gone.user]
@@ -427,11 +405,7 @@ class ContextRecord(Table):
         held_out = self.pending.get(turn.key)
         if held_out is None or not held_out.call or turn.chosen_by != "model":
             return []
-        made = ""
-        tools = {step.tool for step in turn.steps}
-        if len(tools) == 1:
-            made = call_digest(tools.pop(), [step.args for step in turn.steps])
-        return [ContextChecked(turn.key, int(made == held_out.call))]
+        return [ContextChecked(turn.key, int(digest_of_turn(turn) == held_out.call))]
 
     def figures(self) -> dict[str, Any]:
         """Return the figures for the report."""
@@ -444,8 +418,3 @@ class ContextRecord(Table):
             "held_out": int(self.checks.checks),
             "held_out_right": int(self.checks.right),
         }
-
-
-def call_digest(tool: str, calls: Sequence[Mapping[str, Any]]) -> str:
-    """Return the identity of one turn's calls of a tool, in any order."""
-    return digest("context", tool, calls_text(calls))

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount, plain_of, records_of
+from langgraph_toolmem.graph.events import Count, Event, Forgotten, PlainRecord, Record, ToolCount, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import CORRECTED, Checked
 from langgraph_toolmem.inertia.decision import Decision, Option, Refusal
 from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import canon, canon_args
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.situation import Situation
 
 CONTINUED: Final = "continued"
 """Counter of a tool: a turn of the model came right after a call that the model had made itself."""
@@ -42,14 +45,11 @@ class CallMade(Event):
 
     Attributes:
         request: key of the user message that they serve.
-        tool: its name.
         calls: digests of their arguments.
         rules: the records behind the prediction.
         columns: the estimator's columns.
         sourced: parameter -> [key of the source (`source_key`), digest of the value].
         changes: 1 if they may change something, else 0.
-        run: digest of the run.
-        user: digest of the user, if known.
     """
 
     kind = "call_made"
@@ -84,20 +84,11 @@ class SourceJudged(Event):
 
 
 @dataclass(slots=True)
-class SourceRecord:
+class SourceRecord(PlainRecord):
     """The numbers of the latest model turns in which values from a source were wrong, and right; -1: never."""
 
     wrong: int = -1
     right: int = -1
-
-    def to_plain(self) -> list[int]:
-        """Return the fields in their order, as a snapshot has them."""
-        return [self.wrong, self.right]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[int]) -> SourceRecord:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
 
 
 class Corrections(Table):
@@ -124,18 +115,15 @@ class Corrections(Table):
         self.sources: dict[str, SourceRecord] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {CallMade: self._make, CallsSettled: self._settle, SourceJudged: self._judge}
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         made = {}
         for request, calls in self.made.items():
             made[request] = [list(call.values()[1:]) for call in calls]
         return {"made": made, "sources": plain_of(self.sources)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         made = {}
         for request, calls in state["made"].items():
             made[request] = [CallMade(request, *fields) for fields in calls]
@@ -161,7 +149,6 @@ class Corrections(Table):
             del self.sources[next(iter(self.sources))]
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         removed = 0
         for request, calls in list(self.made.items()):
             kept = [call for call in calls if not gone.has(call.run, call.user)]
@@ -181,11 +168,11 @@ class Corrections(Table):
         record = self.sources.get(source)
         return record is not None and record.wrong > record.right
 
-    def refusal(self, tool: str, sources: Mapping[str, str]) -> Refusal | None:
-        """Return why a tool may not be called with values from these sources; None if it may."""
-        for parameter, source in sources.items():
-            if self.withdrawn(source_key(tool, parameter, source)):
-                text = f"{parameter} of {tool} was wrong the last time that it came from this source"
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        """Refuse a value from a source that was wrong the last time."""
+        for parameter, source in best.sources.items():
+            if self.withdrawn(source_key(best.tool, parameter, source)):
+                text = f"{parameter} of {best.tool} was wrong the last time that it came from this source"
                 return Refusal("source_withdrawn", text)
         return None
 

@@ -64,6 +64,11 @@ class Refusal:
     code: Code
     text: str
 
+    @property
+    def is_check(self) -> bool:
+        """True if the call would be made, and the model's answer checks it."""
+        return self.code in ("shadow", "audit")
+
     def __str__(self) -> str:
         """Return the reason as a text."""
         return self.text
@@ -74,8 +79,7 @@ class Proposal:
     """The predicted call.
 
     Attributes:
-        tool: its name.
-        args: its arguments, valid under the tool's schema.
+        args: valid under the tool's schema.
         confidence: for the calibrated policy, the probability, by the record, that the model would make exactly this
             call; for the paper policy, the score CIPS.
         evidence: the evidence as a text.
@@ -126,6 +130,8 @@ class Option:
         refused: the reason why it is not proposed, or None.
         changes: a call of it may change something.
         stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
+        following: the next step of a past request that agrees with it (`Neighbour.tool`).
+        evidence: for it, in words.
         records: keys of the records to be updated once the model's turn is known.
         columns: the estimator's columns; none under the paper's policy.
         new_words: share of the request's words that are new (`novelty`); None without a request to compare with.
@@ -138,6 +144,8 @@ class Option:
     refused: Refusal | None = None
     changes: bool = False
     stale: bool = False
+    following: str | None = None
+    evidence: str = ""
     records: tuple[str, ...] = ()
     columns: Sequence[float] = ()
     new_words: float | None = None

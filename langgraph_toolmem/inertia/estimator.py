@@ -133,16 +133,13 @@ class Estimator(Table):
         self._fitted: _Fit | None = None
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {ExamplesSeen: self._add}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         examples = state["examples"]
         self.examples = [Example.from_plain(fields) for fields in examples]
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         return {"examples": [example.to_plain() for example in self.examples]}
 
     def _add(self, turn: int, examples: list[list[Any]], stands_for: int) -> None:

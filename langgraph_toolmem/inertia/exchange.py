@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest, msg_content_output
 from langsmith.run_helpers import tracing_context
@@ -72,50 +72,47 @@ CONTEXT_UNWATCHED: Final = (
 # --- one step of look-ups ---
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class ExecutedLookup:
+    """A look-up that was executed: its call with an id, its tool, the value that it returned, and the message of it."""
+
+    call: ToolCall
+    tool: BaseTool
+    ran: Ran
+    result: ToolMessage
+
+
+@dataclass(frozen=True, slots=True)
 class LookupStep:
-    """The calls of one turn, executed.
+    """The look-ups of one turn; `probability` is that the model makes this turn and those before it."""
 
-    Attributes:
-        calls: as an ``AIMessage`` has them, with ids.
-        results: their messages, in the order of the calls.
-        ran: returned values of the tools, by the id of the call.
-        tools: the tools, by the id of the call.
-        probability: that the model makes this turn and the earlier turns of the exchange.
-    """
-
-    calls: list[dict[str, Any]]
-    results: list[ToolMessage]
-    ran: dict[str, Ran]
-    tools: dict[str, BaseTool]
+    lookups: list[ExecutedLookup]
     probability: float
 
     def call_message(self) -> AIMessage:
         """Return the message that makes the calls."""
         mark = {"by": "context", "confidence": round(self.probability, 4)}
-        calls = [{**call, "args": dict(call["args"])} for call in self.calls]
+        calls: list[ToolCall] = []
+        for lookup in self.lookups:
+            calls.append({**lookup.call, "args": dict(lookup.call["args"])})
         return AIMessage(content="", tool_calls=calls, usage_metadata=no_usage(), **marked(mark))
 
     def messages(self) -> list[BaseMessage]:
         """Return the exchange: the calls and their results."""
-        return [self.call_message(), *(result.model_copy() for result in self.results)]
+        return [self.call_message(), *(lookup.result.model_copy() for lookup in self.lookups)]
 
     @property
     def is_text(self) -> bool:
         """Return True if the results are texts without pictures or files, so that they can be quoted."""
-        return all(isinstance(result.content, str) for result in self.results)
-
-    def tool_names(self) -> list[str]:
-        """Return the tools of the calls."""
-        return [call["name"] for call in self.calls]
+        return all(isinstance(lookup.result.content, str) for lookup in self.lookups)
 
 
-def result_message(tool: BaseTool, ran: Ran, call: Mapping[str, Any], host: Host) -> ToolMessage | None:
+def result_message(tool: BaseTool, ran: Ran, call: ToolCall, host: Host) -> ToolMessage | None:
     """Return a result as the message that the tool node would make; None for a `Command` or an error."""
     # The tool's output is streamed and traced when the call is given out. Here it would be seen twice.
     silent = Ran(ran.value, [], ran.seconds)
     with tracing_context(enabled=False, parent=False):
-        message = standing_in(tool, silent).invoke({**call, "type": "tool_call"}, config_apart(host, []))
+        message = standing_in(tool, silent).invoke(call, config_apart(host, []))
     if not isinstance(message, ToolMessage) or message.status != "success":
         return None
     message.content = msg_content_output(message.content)  # type: ignore[assignment]
@@ -179,10 +176,7 @@ class KeptResult:
     """
 
     owner: Owner
-    tool: BaseTool
-    name: str
-    args: str
-    ran: Ran
+    lookup: ExecutedLookup
     invocation: object | None
     since: float
 
@@ -228,11 +222,8 @@ class ContextStore(SharedByCopies):
         """Keep the results of a step for the tool node."""
         now, invocation = monotonic(), invocation_of(config_of())
         with self._lock:
-            for call in step.calls:
-                call_id = call["id"]
-                args, ran = canon_args(call["args"]), step.ran[call_id]
-                kept = KeptResult(owner, step.tools[call_id], call["name"], args, ran, invocation, now)
-                self._results[call_id] = kept
+            for lookup in step.lookups:
+                self._results[lookup.call["id"] or ""] = KeptResult(owner, lookup, invocation, now)
             while len(self._results) > MAX_KEPT:
                 self._results.popitem(last=False)
 
@@ -249,13 +240,15 @@ class ContextStore(SharedByCopies):
             return request
         # The call waited for a person, and its look-up did not: also if the result is too old by now.
         if kept.invocation is not invocation_of(request.runtime.config):
-            count_pause(self.core, kept.name)
+            count_pause(self.core, kept.lookup.call["name"])
         if monotonic() - kept.since > MAX_AGE:
             return request
         # A person may have edited the call, or a hook replaced the tool: then the call is executed.
-        if (kept.name, kept.args) != (call["name"], canon_args(call["args"])) or not is_same(kept.tool, request.tool):
+        made, tool = kept.lookup.call, kept.lookup.tool
+        is_equal = made["name"] == call["name"] and canon_args(made["args"]) == canon_args(call["args"])
+        if not is_equal or not is_same(tool, request.tool):
             return request
-        return request.override(tool=standing_in(kept.tool, kept.ran))
+        return request.override(tool=standing_in(tool, kept.lookup.ran))
 
 
 # --- around a model call ---
@@ -413,8 +406,8 @@ class ContextLookups:
         if exchange.steps:
             looked_up = []
             for step in exchange.steps:
-                for made in step.calls:
-                    looked_up.append({"tool": made["name"], "args": made["args"]})
+                for lookup in step.lookups:
+                    looked_up.append({"tool": lookup.call["name"], "args": lookup.call["args"]})
             event = {"node": "context", "looked_up": looked_up, "probability": round(probability, 4)}
             emit(call.runtime, event, on=self._inertia.core.events)
         # With an exchange, `answered` counts them together with those that the model read.
@@ -433,7 +426,7 @@ class ContextLookups:
             if not self._inertia.prefetched.begin(task, host, workers):
                 return None
             tasks.append(task)
-        step = LookupStep([], [], {}, {}, probability)
+        executed: list[ExecutedLookup] = []
         for task in tasks:
             yield Wait(task.future, deadline - monotonic())
             ran = task.ready
@@ -444,15 +437,13 @@ class ContextLookups:
                 return None
             self._note_seconds(lookup.tool, ran.seconds)
             args = json.loads(json.dumps(dict(task.lookup.args), default=str))
-            call = {"name": lookup.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
+            call = ToolCall(name=lookup.tool, args=args, id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call")
             result = result_message(tool, ran, call, host)
             # A long result costs tokens even if the look-up was in vain; the model may still make the call itself.
             if result is None or len(text_of(result.content)) > self._settings.max_characters:
                 return None
-            step.calls.append(call)
-            step.results.append(result)
-            step.ran[call["id"]], step.tools[call["id"]] = ran, tool
-        return step
+            executed.append(ExecutedLookup(call, tool, ran, result))
+        return LookupStep(executed, probability)
 
     def _expected_seconds(self, tool: str) -> float:
         known = self._inertia.core.graph.by_tool.get(tool, {})
@@ -480,14 +471,17 @@ class ContextLookups:
         for message in answer.messages:
             if isinstance(message, AIMessage):
                 last = message
-        used = used_steps([step.tool_names() for step in exchange.steps], last)
+        tools = []
+        for step in exchange.steps:
+            tools.append([lookup.call["name"] for lookup in step.lookups])
+        used = used_steps(tools, last)
         made = vain = exchange.failed
         risk = 0.0
         for position, step in enumerate(exchange.steps):
-            made += len(step.calls)
-            risk += (1 - step.probability) * len(step.calls)
+            made += len(step.lookups)
+            risk += (1 - step.probability) * len(step.lookups)
             if position >= used:
-                vain += len(step.calls)
+                vain += len(step.lookups)
         self._inertia.looked_up(made, risk, vain)
         event = {"node": "context", "used": used, "in_vain": len(exchange.steps) - used}
         emit(call.runtime, event, on=self._inertia.core.events)

@@ -19,11 +19,13 @@ class InertiaForecast(Forecast):
     Attributes:
         decision: the decision, with the predicted turns.
         policy: the policy that decided.
+        offered: names of the tools that were offered.
         lookups: tools that may be looked up before the model is asked, by name.
     """
 
     decision: Decision
     policy: InertiaPolicy
+    offered: frozenset[str]
     lookups: Mapping[str, BaseTool] = field(default_factory=dict)
 
 

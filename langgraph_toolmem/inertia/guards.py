@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.checks import nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolCount
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.decision import Refusal
+from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
 from langgraph_toolmem.runs.loops import comparable
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.situation import Situation
 
 VARIED: Final = "varied"
 """Counter of a tool: an equal call gave another result, without a change in between."""
@@ -26,56 +28,41 @@ _WHY: Final[dict[SideEffects, str]] = {
 }
 
 
-def refusal(
-    tool: str,
-    calls: Sequence[Mapping[str, Any]],
-    *,
-    specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
-    graph: ToolGraph,
-    state: RunState,
-) -> Refusal | None:
-    """Return why a shortcut must not make these calls of a tool in one turn; None if it may."""
-    # A person or a limit refused the last call: another call in its place would circumvent the refusal.
-    if state.stopped:
-        return Refusal("stopped", "the last call was not let through: the model is to read why")
-    # The record also knows tools of other agents, and tools that an earlier step removed from this request.
-    spec = specs.get(tool)
-    if spec is None:
-        return Refusal("unknown_tool", f"{tool} is not among the tools")
-    never = why_never(spec, policy)
-    if never is not None:
-        return never
-    # If one of several calls breaks the schema, all of them are dropped: the model would have made all of them or
-    # others.
-    for args in calls:
-        problem = spec.problem(args)
-        if problem:
-            return Refusal("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
-    if tool in policy.allow_repeats:
+class Guards:
+    """Leaves a call to the model that the host would not allow at any probability."""
+
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        # A person refused the last call, or a limit did: another call in its place would get round the refusal.
+        if situation.state.stopped:
+            return Refusal("stopped", "the last call was not let through: the model is to read why")
+        # The record knows tools of other agents too, and tools that an earlier step took out of this request.
+        spec, policy = situation.specs.get(best.tool), situation.policy
+        if spec is None:
+            return Refusal("unknown_tool", f"{best.tool} is not among the tools")
+        never = why_never(spec, policy)
+        if never is not None:
+            return never
+        # If one of several calls breaks the schema none is made: the model would have made all of them or others.
+        for args in best.calls:
+            problem = spec.problem(args)
+            if problem:
+                return Refusal("invalid_arguments", f"arguments of {best.tool} break its schema: {problem}")
+        if best.tool in policy.allow_repeats:
+            return None
+        # Two equal look-ups in one turn cost a call. Two equal changes refund twice.
+        changes, texts = side_effects(spec) != "reads", [canon_args(args) for args in best.calls]
+        if changes and len(set(texts)) < len(texts):
+            return Refusal("repeat", f"{best.tool} would be called twice with the same arguments")
+        for text in texts:
+            repeat = _repeats(spec, text, changes, situation)
+            if repeat is not None:
+                return repeat
         return None
-    return _repeat_of_any(spec, calls, graph, state)
 
 
-def _repeat_of_any(
-    spec: ToolSpec, calls: Sequence[Mapping[str, Any]], graph: ToolGraph, state: RunState
-) -> Refusal | None:
-    """Return why one of the calls must not repeat an equal one; None if they may."""
-    changes = side_effects(spec) != "reads"
-    # Two equal look-ups in one turn cost a call. Two equal changes refund twice.
-    texts = [canon_args(args) for args in calls]
-    if changes and len(set(texts)) < len(texts):
-        return Refusal("repeat", f"{spec.name} would be called twice with the same arguments")
-    for text in texts:
-        repeat = _repeats(spec, text, changes, graph, state)
-        if repeat is not None:
-            return repeat
-    return None
-
-
-def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: RunState) -> Refusal | None:
+def _repeats(spec: ToolSpec, args: str, changes: bool, situation: Situation) -> Refusal | None:
     """Return why an equal call of this run forbids another one; a loop that polls waits until the answer changes."""
-    tool = spec.name
+    tool, state = spec.name, situation.state
     if (tool, args) not in state.called:
         return None
     # An idempotent change may be made again once the user spoke ("set it back to 5"), any other change never.
@@ -83,7 +70,7 @@ def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: 
         text = f"{tool} may change something and was already called with the same arguments in this run"
         return Refusal("repeat", text)
     normal = 1 / 3  # share of a tool's calls that repeat an earlier one of their run: such a tool is polled
-    known = graph.tools.get(tool, {})
+    known = situation.graph.tools.get(tool, {})
     calls = known.get("ok", 0) + known.get("failed", 0)
     if known.get("repeats", 0) < normal * max(calls, 1):
         return Refusal("repeat", f"{tool} was already called with the same arguments in this run")

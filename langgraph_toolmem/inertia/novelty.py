@@ -23,7 +23,7 @@ import re
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph import shapes
@@ -31,13 +31,16 @@ from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.candidates import Candidate
-from langgraph_toolmem.inertia.decision import Refusal
+from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.denial import DENYING
 from langgraph_toolmem.text.requests import left_over, names_within
 from langgraph_toolmem.text.values import MAX_CHARS, read_text
 from langgraph_toolmem.text.words import words
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.candidates import Candidate
+    from langgraph_toolmem.inertia.situation import Situation
 
 LEVEL: Final = 0.05
 """Significance level of the test: share of the familiar requests that it may refuse."""
@@ -71,11 +74,11 @@ class RequestCompared(Event):
     new: float
 
 
-class NoveltyRecord(Table):
-    """Shares of new words in requests whose predictions were right.
+class Familiar(Table):
+    """Leaves a call to the model for an unfamiliar request, given those whose predictions were right.
 
     Attributes:
-        spread: tool ("" for all) -> its latest requests.
+        spread: tool ("" for all) -> its latest requests, with their shares of new words.
         most_requests: limit of kept requests of a tool.
     """
 
@@ -88,7 +91,6 @@ class NoveltyRecord(Table):
         self.spread: dict[str, list[FamiliarRequest]] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {RequestCompared: self._add}
 
     def _add(self, turn: int, tool: str, new: float) -> None:
@@ -99,14 +101,12 @@ class NoveltyRecord(Table):
             del familiar[: -self.most_requests]
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         spread = {}
         for tool, familiar in self.spread.items():
             spread[tool] = [list(request) for request in familiar]
         return {"spread": spread}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         spread = {}
         for tool, rows in state["spread"].items():
             spread[tool] = [FamiliarRequest(*fields) for fields in rows]
@@ -130,15 +130,25 @@ class NoveltyRecord(Table):
         by_all = LEAST_WORDINGS * _at_least(of_all, new) / (len(of_all) + 1)
         return (_at_least(of_tool, new) + by_all) / (len(of_tool) + LEAST_WORDINGS)
 
-    def refusal(self, tool: str, new: float | None) -> Refusal | None:
-        """Return why a request is unfamiliar; None if it is familiar."""
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        """Refuse a call for a request with too many new words; before a change, any word that decides."""
+        tool, new = best.tool, best.new_words
         if new is None:
             return Refusal("unfamiliar", f"no similar request before led to {tool}")
         # A test at level .05 refuses about one familiar request in twenty.
-        if self.share(tool, new) > LEVEL:
-            return None
-        text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
-        return Refusal("unfamiliar", text)
+        if self.share(tool, new) <= LEVEL:
+            text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
+            return Refusal("unfamiliar", text)
+        # The test lets one new word pass where people write as they like. Before a change that word may be "never".
+        return situation.novelty.strange(best) if best.changes else None
+
+
+class DecidingWords:
+    """Leaves a look-up to the model after a word that only requests without this look-up had."""
+
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        # Before a change `Familiar` has compared every word already.
+        return None if best.changes else situation.novelty.against(best)
 
 
 def _at_least(familiar: Sequence[FamiliarRequest], new: float) -> int:
@@ -169,13 +179,13 @@ class Novelty:
         past = self._past(candidate.tool)
         if not past:
             return None
-        own = wording(self._text, self._values_with(candidate))
+        own = wording(self._text, self._values_with(candidate.calls))
         return len(own.difference(*past)) / max(1, len(own))
 
-    def _values_with(self, candidate: Candidate) -> list[str]:
-        """Return the values of this request's calls so far, and of a candidate."""
+    def _values_with(self, calls: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Return the values of this request's calls so far, and of further ones."""
         values = list(self._called)
-        for args in candidate.calls:
+        for args in calls:
             values += _values(args)
         return values
 
@@ -199,7 +209,7 @@ class Novelty:
         self._pasts[tool, asked] = wordings
         return wordings
 
-    def against(self, candidate: Candidate) -> Refusal | None:
+    def against(self, best: Option) -> Refusal | None:
         """Return why a word of the request forbids a look-up, or None.
 
         A word of past requests with the look-up never forbids it. Any other word does if it negates, withdraws or
@@ -208,8 +218,8 @@ class Novelty:
         """
         if not self._asks:
             return None
-        tool = candidate.tool
-        all_words = wording(self._text, self._values_with(candidate))
+        tool = best.tool
+        all_words = wording(self._text, self._values_with(best.calls))
         own = all_words.difference(*self._past(tool))
         # Bonferroni: each word is a test of its own. Without it airline look-ups fell from 4.2 to 3.2 per 100 turns.
         level = LEVEL / max(1, len(all_words))
@@ -248,17 +258,17 @@ class Novelty:
         without = sum(self._cases.went_without(case_id, tool) for case_id in similar)
         return without / max(1, len(similar))
 
-    def strange(self, candidate: Candidate) -> Refusal | None:
+    def strange(self, best: Option) -> Refusal | None:
         """Return why a change is forbidden after this request; None if all of its wording is known."""
         if not self._asks:
             return None
-        tool = candidate.tool
+        tool = best.tool
         # The nearest requests had the same calls so far: a request that led to the tool by other calls confirms words,
         # not the change at this point.
-        near = [neighbour for neighbour in self._near if neighbour.tool == candidate.following]
+        near = [neighbour for neighbour in self._near if neighbour.tool == best.following]
         if not near:
             return Refusal("unfamiliar", f"no request before that went on with {tool} went the same way so far")
-        values = self._values_with(candidate)
+        values = self._values_with(best.calls)
         past, past_asked = [], []
         replies = True
         for neighbour in near:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_number, is_share
+from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_bool, is_number, is_share, or_none
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.records import ToolRecords
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.inertia.calibrated import ModelTurn
     from langgraph_toolmem.inertia.decision import Decision
+    from langgraph_toolmem.inertia.situation import Situation
     from langgraph_toolmem.papers.autotool import PaperPolicy
 
 P = TypeVar("P", bound="InertiaPolicy")
@@ -39,11 +39,11 @@ class Bound:
     def __post_init__(self) -> None:
         """Checks types and ranges."""
         expect(self, "min_precision", "a share from 0 to 1", is_share)
-        expect(self, "max_wrong_per_100", "a number from 0 to 100 or None", _is_rate_or_none)
+        expect(self, "max_wrong_per_100", "a number from 0 to 100 or None", or_none(_is_rate))
 
 
-def _is_rate_or_none(value: Any) -> bool:
-    return value is None or (is_number(value) and 0 <= value <= 100)
+def _is_rate(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= 100
 
 
 _BOUNDS: Final = ("reads", "writes")
@@ -104,7 +104,7 @@ class InertiaPolicy:
         """Return the bound for a call that may change something, or for one that only reads."""
         return self.writes if changes else self.reads
 
-    def published_rule(self) -> Callable[[ModelTurn], Decision] | None:
+    def published_rule(self) -> Callable[[Situation], Decision] | None:
         """Return the rule of a paper that decides under this policy; None under the default policy."""
         return None
 
@@ -183,11 +183,6 @@ def with_records(policy: P, names: ToolRecords) -> P:
         if tools:
             changes[name] = names.with_records(tools)
     return replace(policy, **changes)
-
-
-def is_bool(value: Any) -> bool:
-    """Return True for True and False."""
-    return isinstance(value, bool)
 
 
 def _is_bound(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.text import canonical
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount, events_of, rows_of
+from langgraph_toolmem.graph.events import Count, Event, Forgotten, PlainRecord, Record, ToolCount, events_of, rows_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, from_input
 from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
@@ -26,12 +26,11 @@ MOST_STANDS_FOR: Final = 20
 
 
 @dataclass(slots=True)
-class JudgedCall:
+class JudgedCall(PlainRecord):
     """A predicted call (or answer in words), kept until the model's answer checks it. Texts of arguments are not
     kept.
 
     Attributes:
-        tool: its name.
         digest: of tool and arguments.
         rules: keys of the records that it counts in.
         confidence: the probability, 0 for an unfamiliar request.
@@ -41,6 +40,7 @@ class JudgedCall:
         values: the sources of its values (`corrections.values_of`); only for the most likely call.
     """
 
+    cells: ClassVar = {"columns": EXAMPLE_COLUMNS, "values": shapes.RowsOf(SOURCED)}
     tool: str
     digest: str
     rules: list[str]
@@ -65,24 +65,6 @@ class JudgedCall:
             option.new_words,
             values_of(option) if likeliest else {},
         )
-
-    def to_plain(self) -> list[Any]:
-        """Return the fields in their order, as a `TurnOpened` event has them."""
-        return [
-            self.tool,
-            self.digest,
-            self.rules,
-            self.confidence,
-            self.columns,
-            self.changes,
-            self.new_words,
-            self.values,
-        ]
-
-    @classmethod
-    def from_plain(cls, fields: Sequence[Any]) -> JudgedCall:
-        """Return the inverse of `to_plain`."""
-        return cls(*fields)
 
 
 def judged_calls(decision: Decision) -> list[JudgedCall]:
@@ -116,21 +98,6 @@ class PredictionOutcome:
 # --- events and their table ---
 
 
-JUDGED: Final = shapes.RecordOf(
-    (
-        shapes.TEXT,
-        shapes.TEXT,
-        shapes.ListOf(shapes.TEXT),
-        shapes.NUMBER,
-        EXAMPLE_COLUMNS,
-        shapes.WHOLE,
-        shapes.OrNone(shapes.NUMBER),
-        shapes.RowsOf(SOURCED),
-    )
-)
-"""A checked candidate, as `JudgedCall.to_plain` writes it."""
-
-
 @dataclass(slots=True)
 class RulesJudged(Event):
     """A predicted call equalled the model's turn, or did not.
@@ -156,13 +123,12 @@ class TurnOpened(Event):
         windows: the contexts it began in.
         judged: the predicted calls, as `JudgedCall.to_plain` writes them.
         would_act: AUDITED or SHADOWED (`inertia.budget`) if the best of them would be made, else 0.
-        user: digest of the user, if known.
         seen: prompt and context, as `SeenDigests.plain` writes them.
     """
 
     kind = "turn_opened"
     cells: ClassVar = {
-        "judged": shapes.ListOf(JUDGED),
+        "judged": shapes.ListOf(shapes.fields_of(JudgedCall)),
         "seen": shapes.RecordOf((shapes.RowsOf(shapes.TEXT),)),
     }
     turn: str
@@ -212,7 +178,6 @@ class InertiaEvidence(Table):
         self.closed_turns: dict[str, None] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
         return {RulesJudged: self._judge, TurnOpened: self._open, TurnClosed: self._close}
 
     def knows(self, turn: str) -> bool:
@@ -265,11 +230,9 @@ class InertiaEvidence(Table):
         return len(of_user)
 
     def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
         return super().to_state() | {"open_turns": rows_of(self.open_turns)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         super().load(state)
         self.open_turns = events_of(TurnOpened, state["open_turns"])
 

@@ -4,46 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.core.catalogue import named, suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.agents import Agents
 from langgraph_toolmem.inertia.budget import Budget
-from langgraph_toolmem.inertia.changes import Changes
-from langgraph_toolmem.inertia.context import ContextRecord
 from langgraph_toolmem.inertia.counters import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia import Inertia
+
 MOST_ROWS: Final = 10
 """Rows of a table."""
 
 
-def section_of(
-    graph: ToolGraph,
-    budget: Budget,
-    policy: InertiaPolicy,
-    specs: Mapping[str, ToolSpec],
-    changes: Changes,
-    agents: Agents,
-    unknown: Sequence[str] = (),
-) -> Section:
-    """Return the checks of predictions, the state of the budget, and tools that are not skipped.
+def section_of(inertia: Inertia) -> Section:
+    """Return the checks of predictions, the state of the budget, and tools that are not skipped. The caller locks.
 
-    `unknown` are the names and patterns of ``reads`` without a tool. `policy` is the memory's own; it is used until an
-    agent has asked. A tool is held back if all agents hold it back.
+    The memory's own policy is used until an agent has asked. A tool is held back if all agents hold it back.
     """
+    core, policy, agents, budget = inertia.core, inertia.policy, inertia.agents, inertia.budget
+    graph, specs = core.graph, core.catalogue.marked()
     policies = sorted(agents.policies() or [policy], key=_is_shadow)
     figures = budget.figures(policies[0])
     refused = _never_called(specs, policies)
     missing = _undeclared_for_all(specs, policies)
     figures |= {
-        "unknown_reads": list(unknown),
+        "unknown_reads": list(core.catalogue.declarations.unknown(core.catalogue.known)),
         "undeclared": missing,
         "suggested": suggested(specs[name] for name in missing),
         "never_skipped": refused,
@@ -61,9 +53,12 @@ def section_of(
         "refused": _reviewed(graph, specs),
         "unskipped": idle,
         "changing": changing(specs),
-        "changes": changes.figures(),
+        "changes": inertia.changes.figures(),
         **prefetched,
     }
+    looked_up = inertia.context.figures()
+    if looked_up["made"] or looked_up["held_out"]:
+        figures["context"] = looked_up
     return Section("Shortcut and prefetch", figures, tuple(_sentences(figures)), tables)
 
 
@@ -171,6 +166,13 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"them were what it asked for, {prefetched['wasted']:,} were thrown away; "
             f"{prefetched['seconds_saved']:,.1f} seconds of waiting saved."
         )
+    looked_up = figures.get("context")
+    if looked_up:
+        lines.append(
+            f"Look-ups made before the model was asked: {looked_up['made']:,}; model calls saved: "
+            f"{looked_up['saved']:,}; made again by the model: {looked_up['made_again']:,}. Of "
+            f"{looked_up['held_out']:,} that were held out to check, the model made {looked_up['held_out_right']:,}."
+        )
     return lines
 
 
@@ -250,22 +252,6 @@ def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:
     if side_effects(spec) == "destroys":
         return f'{writes}, allow_destructive={{"{tool}"}})'
     return f'if it only reads: ToolMemory(reads={{"{tool}"}}); otherwise {writes})'
-
-
-# --- look-ups before the model ---
-
-
-def with_context(section: Section, record: ContextRecord) -> Section:
-    """Return the section with the look-ups that were made before the model was asked; unchanged without any."""
-    figures = record.figures()
-    if not figures["made"] and not figures["held_out"]:
-        return section
-    sentence = (
-        f"Look-ups made before the model was asked: {figures['made']:,}; model calls saved: {figures['saved']:,}; "
-        f"made again by the model: {figures['made_again']:,}. Of {figures['held_out']:,} that were held out to check, "
-        f"the model made {figures['held_out_right']:,}."
-    )
-    return replace(section, figures={**section.figures, "context": figures}, sentences=(*section.sentences, sentence))
 
 
 # --- prefetched look-ups ---

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeVar
 
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import BaseTool
@@ -31,17 +31,7 @@ from langgraph_toolmem.turn.host import config_of
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Step
 
-
-class Decided(NamedTuple):
-    """A decision about a model turn.
-
-    Attributes:
-        forecast: the decision, for prefetch and look-ups before the model.
-        offered: names of the offered tools.
-    """
-
-    forecast: InertiaForecast
-    offered: frozenset[str]
+S = TypeVar("S", Prefetch, PrefetchedContext)
 
 
 class Shortcut(Step[Inertia]):
@@ -64,7 +54,7 @@ class Shortcut(Step[Inertia]):
         self.prefetcher: Prefetcher | None = None
         self.context: ContextLookups | None = None
         self.models = tuple(models)
-        self._decided: OrderedDict[str, Decided] = OrderedDict()
+        self._decided: OrderedDict[str, InertiaForecast] = OrderedDict()
         self.core.texts.register(self.forget_decisions)
 
     def forget_decisions(self) -> None:
@@ -79,12 +69,9 @@ class Shortcut(Step[Inertia]):
             interceptors: the host's code around tool calls.
             recorded: True if results are certainly served, because the memory is at the tools too.
         """
-        if prefetch is False:
-            return
-        settings = Prefetch() if prefetch is True else prefetch
-        if not isinstance(settings, Prefetch):
-            raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
-        self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors, recorded=recorded)
+        settings = _settings_given("prefetch", prefetch, Prefetch)
+        if settings is not None:
+            self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors, recorded=recorded)
 
     def enable_context(
         self, context: bool | PrefetchedContext, interceptors: Interceptors, *, recorded: bool = False
@@ -96,14 +83,11 @@ class Shortcut(Step[Inertia]):
             interceptors: the host's code around tool calls.
             recorded: True if results are certainly served, because the memory is at the tools too.
         """
-        if context is False:
-            return
-        settings = PrefetchedContext() if context is True else context
-        if not isinstance(settings, PrefetchedContext):
-            raise ConfigurationError(f"context is True, False or a PrefetchedContext, not {context!r}.")
-        self.context = ContextLookups(self.method, settings, interceptors, self.models, recorded=recorded)
+        settings = _settings_given("context", context, PrefetchedContext)
+        if settings is not None:
+            self.context = ContextLookups(self.method, settings, interceptors, self.models, recorded=recorded)
 
-    def compute(self, call: Call) -> Decided:
+    def compute(self, call: Call) -> InertiaForecast:
         """The decision about this model call; the model turn begins with it.
 
         A retry by the host is the same turn, and gets the same decision as long as the turn's end is unknown.
@@ -121,12 +105,12 @@ class Shortcut(Step[Inertia]):
             self._decided.popitem(last=False)
         return decided
 
-    def _decide(self, call: Call) -> Decided:
+    def _decide(self, call: Call) -> InertiaForecast:
         offered = frozenset(call.tools or ())
         given = self.policy or self.method.policy
         policy = settings_policy(call.context, given)
         if policy is None:
-            return Decided(InertiaForecast(Decision(None, SWITCHED_OFF), self.method.policy), offered)
+            return InertiaForecast(Decision(None, SWITCHED_OFF), self.method.policy, offered)
         lookups: Mapping[str, BaseTool] = {}
         # A host that puts one run into shadow mode wants the plain run, also without look-ups before the model.
         shadow_for_this_run = policy.shadow and not given.shadow
@@ -147,7 +131,7 @@ class Shortcut(Step[Inertia]):
             agent=agent,
             lookups=lookups,
         )
-        return Decided(InertiaForecast(decision, policy, lookups), offered)
+        return InertiaForecast(decision, policy, offered, lookups)
 
     def _left_out(self, call: Call) -> set[str]:
         """Return the tools that an earlier step removed from the request."""
@@ -164,14 +148,14 @@ class Shortcut(Step[Inertia]):
         metadata = (config_of() or {}).get("metadata") or {}
         return str(metadata.get("lc_agent_name") or "")
 
-    def render(self, call: Call, found: Decided) -> StepOutput:
+    def render(self, call: Call, found: InertiaForecast) -> StepOutput:
         """Return the call in the model's place, or an empty output."""
-        decision, policy = found.forecast.decision, found.forecast.policy
-        call.forecast = None if call.held_out else found.forecast
+        decision = found.decision
+        call.forecast = None if call.held_out else found
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:
-            answer = shortcut_message(decision.proposal, announce=policy.announces())
+            answer = shortcut_message(decision.proposal, announce=found.policy.announces())
         return StepOutput(answer=answer, event=decision.to_event())
 
     def _forbidden(self, call: Call) -> Refusal | None:
@@ -185,6 +169,16 @@ class Shortcut(Step[Inertia]):
                 text = f"{rule}: its API refuses turns that the model did not make"
                 return Refusal("provider", text)
         return None
+
+
+def _settings_given(option: str, given: bool | S, kind: type[S]) -> S | None:
+    """Return the settings of a feature; None if it is off."""
+    if given is False:
+        return None
+    settings = kind() if given is True else given
+    if not isinstance(settings, kind):
+        raise ConfigurationError(f"{option} is True, False or a {kind.__name__}, not {given!r}.")
+    return settings
 
 
 def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:

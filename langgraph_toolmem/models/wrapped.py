@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -39,12 +38,13 @@ from langgraph_toolmem.nodes.steps import (
 )
 from langgraph_toolmem.runs.tools import ToolLike, name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
-from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, adrive_stream, drive, drive_stream
+from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, adrive_stream, drive, drive_stream, setting
 from langgraph_toolmem.turn.host import env_mode, owner_of_run, runtime_of, warn_once
 from langgraph_toolmem.turn.seen import model_input_of, seen_messages
 from langgraph_toolmem.turn.step import Call, Step
 
 Model = TypeVar("Model", bound=BaseChatModel)
+V = TypeVar("V")
 
 CALLER_UNKNOWN: Final = (
     "%s was called without a config, so its thread and user are unknown and the memory is not asked. Call it inside a "
@@ -273,15 +273,15 @@ class _Invokes:
     _toolmem: Any
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        with _given(config):
+        with setting(_GIVEN, config):
             return super().invoke(input, config, **kwargs)  # type: ignore[misc]
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        with _given(config):
+        with setting(_GIVEN, config):
             return await super().ainvoke(input, config, **kwargs)  # type: ignore[misc]
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
-        yield from _within(super().stream(input, config, **kwargs), _given, config)  # type: ignore[misc]
+        yield from _within(super().stream(input, config, **kwargs), _GIVEN, config)  # type: ignore[misc]
 
     async def astream(
         self,
@@ -289,7 +289,7 @@ class _Invokes:
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        async for chunk in _awithin(super().astream(input, config, **kwargs), _given, config):  # type: ignore[misc]
+        async for chunk in _awithin(super().astream(input, config, **kwargs), _GIVEN, config):  # type: ignore[misc]
             yield chunk
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
@@ -300,7 +300,7 @@ class _Invokes:
 
         def ask_model(ask: ModelAsk) -> ChatResult:
             seen, changed = turn.changed(ask, kwargs)
-            with _busy():
+            with setting(_BUSY, True):
                 return generate(seen, stop=stop, run_manager=run_manager, **changed)
 
         answer: Any = drive(turn.body, ask_model, costs=turn.costs)
@@ -315,7 +315,7 @@ class _Invokes:
 
         async def ask_model(ask: ModelAsk) -> ChatResult:
             seen, changed = turn.changed(ask, kwargs)
-            with _busy():
+            with setting(_BUSY, True):
                 result: ChatResult = await generate(seen, stop=stop, run_manager=run_manager, **changed)
             return result
 
@@ -341,7 +341,7 @@ class _Streams:
         def ask_model(ask: ModelAsk) -> Iterator[ChatGenerationChunk]:
             seen, changed = turn.changed(ask, kwargs)
             chunks = stream(seen, stop=stop, run_manager=run_manager, **changed)
-            for chunk in _within(chunks, _busy):
+            for chunk in _within(chunks, _BUSY, True):
                 turn.hear(chunk, run_id)
                 yield chunk
 
@@ -370,7 +370,7 @@ class _AsyncStreams:
         async def ask_model(ask: ModelAsk) -> AsyncIterator[ChatGenerationChunk]:
             seen, changed = turn.changed(ask, kwargs)
             chunks = stream(seen, stop=stop, run_manager=run_manager, **changed)
-            async for chunk in _awithin(chunks, _busy):
+            async for chunk in _awithin(chunks, _BUSY, True):
                 turn.hear(chunk, run_id)
                 yield chunk
 
@@ -395,44 +395,23 @@ def _turn_of(model: Any, messages: Sequence[BaseMessage], kwargs: Mapping[str, A
 # --- contexts ---
 
 
-@contextmanager
-def _given(config: RunnableConfig | None) -> Iterator[None]:
-    before = _GIVEN.get()
-    _GIVEN.set(config)
-    try:
-        yield
-    finally:
-        # Not by a token: an async run may end in another context, where the token is invalid.
-        _GIVEN.set(before)
-
-
-@contextmanager
-def _busy() -> Iterator[None]:
-    before = _BUSY.get()
-    _BUSY.set(True)
-    try:
-        yield
-    finally:
-        _BUSY.set(before)
-
-
 _EXHAUSTED: Final = object()
 
 
-def _within(chunks: Iterator[Any], context: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-    """Yield chunks, each made within a context; their reader is outside it."""
+def _within(chunks: Iterator[Any], variable: ContextVar[V], value: V) -> Iterator[Any]:
+    """Yield chunks, each made while a context variable has a value; their reader does not see the value."""
     # A reader may ask this or another model between two chunks: that call must not find these values.
     while True:
-        with context(*arguments):
+        with setting(variable, value):
             chunk = next(chunks, _EXHAUSTED)
         if chunk is _EXHAUSTED:
             return
         yield chunk
 
 
-async def _awithin(chunks: AsyncIterator[Any], context: Callable[..., Any], *arguments: Any) -> AsyncIterator[Any]:
+async def _awithin(chunks: AsyncIterator[Any], variable: ContextVar[V], value: V) -> AsyncIterator[Any]:
     while True:
-        with context(*arguments):
+        with setting(variable, value):
             try:
                 chunk = await chunks.__anext__()
             except StopAsyncIteration:

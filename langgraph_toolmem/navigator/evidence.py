@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import HOUR, Event, FieldsRecord, Forgotten, Outcome, Record, plain_of, records_of
+from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, PlainRecord, Record, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.navigator.history import Flow, History, ToolCalls, plain_path
@@ -128,7 +128,7 @@ class SearchSums(NamedTuple):
 
 
 @dataclass(slots=True)
-class DayUse(FieldsRecord):
+class DayUse(PlainRecord):
     """Calls of a tool on one day. On disk it is the list of these fields.
 
     Attributes:
@@ -142,7 +142,7 @@ class DayUse(FieldsRecord):
 
 
 @dataclass(slots=True)
-class LeftOut(FieldsRecord):
+class LeftOut(PlainRecord):
     """The latest decision about a tool. On disk it is the list of these fields.
 
     Attributes:
@@ -155,7 +155,7 @@ class LeftOut(FieldsRecord):
 
 
 @dataclass(slots=True)
-class DecidedWeights(FieldsRecord):
+class DecidedWeights(PlainRecord):
     """Weights of links in place of the counted ones, {target: {source: weight}}. On disk it is the list of these."""
 
     when: float = 0.0
@@ -163,7 +163,7 @@ class DecidedWeights(FieldsRecord):
 
 
 @dataclass(slots=True)
-class SeenField(FieldsRecord):
+class SeenField(PlainRecord):
     """A part of a tool's results. On disk it is the list of these fields.
 
     Attributes:

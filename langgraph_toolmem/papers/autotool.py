@@ -30,18 +30,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_positive_count, is_share
+from langgraph_toolmem.base.checks import (
+    checks_options,
+    expect,
+    is_bool,
+    is_count,
+    is_number,
+    is_positive_count,
+    is_share,
+    or_none,
+)
 from langgraph_toolmem.graph.sources import describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, ToolGraph
-from langgraph_toolmem.inertia.calibrated import ModelTurn, Similarity
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
-from langgraph_toolmem.inertia.guards import may_write, refusal
-from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, is_bool
+from langgraph_toolmem.inertia.guards import Guards, may_write
+from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
+from langgraph_toolmem.inertia.situation import Similarity, Situation
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, fit
@@ -100,8 +109,8 @@ class PaperPolicy(InertiaPolicy):
     def __post_init__(self) -> None:
         """Checks types and ranges."""
         super().__post_init__()
-        expect(self, "max_in_a_row", "a whole number from 0 or None", _is_count_or_none)
-        expect(self, "max_share", "a share from 0 to 1 or None", _is_share_or_none)
+        expect(self, "max_in_a_row", "a whole number from 0 or None", or_none(_is_number_of_calls))
+        expect(self, "max_share", "a share from 0 to 1 or None", or_none(is_share))
         expect(self, "announce", "True or False", is_bool)
         expect(self, "window", "1, 2 or 3", _is_window)
         expect(self, "threshold", "a number", is_number)
@@ -111,7 +120,7 @@ class PaperPolicy(InertiaPolicy):
         expect(self, "recovery_tool", "a tool name or None", _is_name_or_none)
         expect(self, "environment", "a callable (tool, steps) → parameters, or None", _is_callable_or_none)
 
-    def published_rule(self) -> Callable[[ModelTurn], Decision]:
+    def published_rule(self) -> Callable[[Situation], Decision]:
         """See `InertiaPolicy`."""
         return decide
 
@@ -126,12 +135,8 @@ class PaperPolicy(InertiaPolicy):
         return plain
 
 
-def _is_count_or_none(value: Any) -> bool:
-    return value is None or is_count(value, 0)
-
-
-def _is_share_or_none(value: Any) -> bool:
-    return value is None or is_share(value)
+def _is_number_of_calls(value: Any) -> bool:
+    return is_count(value, 0)
 
 
 def _is_window(value: Any) -> bool:
@@ -153,30 +158,30 @@ def _is_callable_or_none(value: Any) -> bool:
 # --- the decision ---
 
 
-def decide(turn: ModelTurn) -> Decision:
+def decide(situation: Situation) -> Decision:
     """Apply the published rule with its cap, its recovery path and the guards that every shortcut passes.
 
-    Budget and audits are off unless the policy sets them; `turn.draw` is as for the default policy. The rule looks at
-    tools and arguments alone, so a request with a picture or file is left to the model.
+    Budget and audits are off unless the policy sets them. The rule looks at tools and arguments alone, so a request
+    with a picture or file is left to the model.
     """
-    decision = _decide(turn)
-    if turn.state.media:
+    decision = _decide(situation)
+    if situation.state.media:
         refused = Refusal("picture", "the request holds a picture or file, which only the model reads")
         return Decision(None, refused, decision.options)
     return decision
 
 
-def _decide(turn: ModelTurn) -> Decision:
-    policy, state = turn.policy, turn.state
+def _decide(situation: Situation) -> Decision:
+    policy, state = situation.policy, situation.state
     assert isinstance(policy, PaperPolicy)
-    recovery = _recovery(turn, policy)
+    recovery = _recovery(situation, policy)
     # Before the pace: after two failures in a row the recovery tool may follow another shortcut.
     if recovery is not None and recovery.proposal is not None:
         return recovery
-    too_fast = pace(policy, turn.chosen_by)
+    too_fast = pace(policy, situation.chosen_by)
     if too_fast is not None:
         return Decision(None, too_fast)
-    ranked = scores(turn.graph, state.tools, state.thought, turn.similarity, policy)
+    ranked = scores(situation.graph, state.tools, state.thought, situation.similarity, policy)
     if not ranked:
         return Decision(None, Refusal("nothing_seen", "no tool has been seen after the last tools of this run"))
     # The best one or none: the paper does not go on with the second where the first cannot be filled.
@@ -185,30 +190,30 @@ def _decide(turn: ModelTurn) -> Decision:
     others = tuple(Option(name, (), value, lower) for value, name in ranked[1:MAX_OPTIONS])
     if score <= policy.threshold:
         refused = Refusal("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
-    elif tool not in turn.specs:
+    elif tool not in situation.specs:
         refused = Refusal("unknown_tool", f"{tool} is not among the tools")
     else:
-        arguments = fill(turn.graph, state, turn.specs[tool], policy)
+        arguments = fill(situation.graph, state, situation.specs[tool], policy)
         if isinstance(arguments, FilledArguments):
             window = " → ".join(state.tools[-policy.window :])
             evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}."
-            return _proposed(turn, policy, tool, score, evidence, arguments, others)
+            return _proposed(situation, policy, tool, score, evidence, arguments, others)
         refused = Refusal("no_value", f"nothing in this run fills {arguments} of {tool}")
     return Decision(None, refused, (Option(tool, (), score, refused), *others))
 
 
-def _recovery(turn: ModelTurn, policy: PaperPolicy) -> Decision | None:
+def _recovery(situation: Situation, policy: PaperPolicy) -> Decision | None:
     """Return the decision on the recovery tool; None unless enough calls in a row failed and it can be called."""
     tool = policy.recovery_tool
-    if not tool or tool not in turn.specs or not _failed_in_a_row(turn.state.steps, policy.recovery_after):
+    if not tool or tool not in situation.specs or not _failed_in_a_row(situation.state.steps, policy.recovery_after):
         return None
-    arguments = fill(turn.graph, turn.state, turn.specs[tool], policy)
+    arguments = fill(situation.graph, situation.state, situation.specs[tool], policy)
     if not isinstance(arguments, FilledArguments):
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
     # What is possible changes, so the same question may be asked again.
     may_repeat = policy.with_(allow_repeats=policy.allow_repeats | {tool})
-    return _proposed(turn, may_repeat, tool, 1.0, evidence, arguments)
+    return _proposed(situation, may_repeat, tool, 1.0, evidence, arguments)
 
 
 def _failed_in_a_row(steps: Sequence[ExecutedCall], number: int) -> bool:
@@ -218,7 +223,7 @@ def _failed_in_a_row(steps: Sequence[ExecutedCall], number: int) -> bool:
 
 
 def _proposed(
-    turn: ModelTurn,
+    situation: Situation,
     allowed: PaperPolicy,
     tool: str,
     score: float,
@@ -227,16 +232,18 @@ def _proposed(
     others: Sequence[Option] = (),
 ) -> Decision:
     """Return the decision to call a tool, unless a guard refuses the call under the `allowed` policy."""
-    refused = refusal(tool, (arguments.args,), specs=turn.specs, policy=allowed, graph=turn.graph, state=turn.state)
-    record = f"P{turn.state.symbols[-1]}{SEPARATOR}{tool}"
-    changes = may_write(tool, turn.specs)
-    hits, misses = turn.tables.evidence.rules.row(record).get("", (0, 0))
+    changes = may_write(tool, situation.specs)
+    record = f"P{situation.state.symbols[-1]}{SEPARATOR}{tool}"
+    best = Option(tool, (arguments.args,), score, changes=changes, records=(record,))
+    refused = Guards().refuse(best, replace(situation, policy=allowed))
+    hits, misses = situation.evidence.rules.row(record).get("", (0, 0))
     # CIPS is no probability. The budget needs one: the record of this pair of tools, with one hit and one miss before.
     confidence = (hits + 1) / (hits + misses + 2)
-    options = (Option(tool, (arguments.args,), score, refused, changes, records=(record,)), *others)
+    options = (replace(best, refused=refused), *others)
     if refused is not None:
         return Decision(None, refused, options, confidence)
-    hold, audit = turn.tables.budget.held_back(turn.policy, confidence, turn.draw, changes=changes)
+    hold = situation.budget.refuse(replace(best, probability=confidence), situation)
+    audit = hold is not None and hold.is_check
     sources: dict[str, str] = {}
     for name, source in arguments.sources.items():
         sources[name] = describe(source)

@@ -25,6 +25,7 @@ from langgraph_toolmem.core.costs import Costs
 from langgraph_toolmem.turn.host import env_mode
 
 R = TypeVar("R")
+V = TypeVar("V")
 C = TypeVar("C")
 
 ASIDE: Final = RunnableConfig(tags=["nostream"])
@@ -194,7 +195,7 @@ def drive(
             request = running.request
             if isinstance(request, Proceed):
                 assert handler is not None
-                with _heard(request.listener), _streamed(request.streams):
+                with _proceeding(request):
                     answer = handler(request.request)
             else:
                 answer = _answered(request)
@@ -223,7 +224,7 @@ async def adrive(
             request = running.request
             if isinstance(request, Proceed):
                 assert handler is not None
-                with _heard(request.listener), _streamed(request.streams):
+                with _proceeding(request):
                     answer = await handler(request.request)
             else:
                 answer = await _aanswered(request)
@@ -327,28 +328,28 @@ async def _aanswered(request: Ask | Wait) -> Any:
 
 
 @contextmanager
-def _heard(listener: BaseCallbackHandler | None) -> Iterator[None]:
-    before = _LISTENER.get()
-    _LISTENER.set(listener or before)
+def setting(variable: ContextVar[V], value: V) -> Iterator[None]:
+    """Give a context variable a value for a while."""
+    before = variable.get()
+    variable.set(value)
     try:
         yield
     finally:
-        _LISTENER.set(before)  # not by a token: a cancelled run may end in another context
+        # Not by a token: a cancelled run may end in another context, where the token is invalid.
+        variable.set(before)
 
 
 @contextmanager
-def _streamed(streams: bool) -> Iterator[None]:
-    """Hide the tokens of models that are asked meanwhile from the user, unless they are streamed."""
+def _proceeding(request: Proceed) -> Iterator[None]:
+    """Have the listener hear the host's model; hide tokens from the user, unless the request streams them."""
+    tagged: AbstractContextManager[None] = nullcontext()
     config = var_child_runnable_config.get()
-    if streams or config is None:
+    if not request.streams and config is not None:
+        tags = [*(config.get("tags") or ()), *(ASIDE["tags"] or ())]
+        aside: RunnableConfig | None = {**config, "tags": tags}
+        tagged = setting(var_child_runnable_config, aside)
+    with setting(_LISTENER, request.listener or _LISTENER.get()), tagged:
         yield
-        return
-    tags = [*(config.get("tags") or ()), *(ASIDE["tags"] or ())]
-    var_child_runnable_config.set({**config, "tags": tags})
-    try:
-        yield
-    finally:
-        var_child_runnable_config.set(config)  # not by a token: a cancelled run may end in another context
 
 
 def _waited(wanted: Wait) -> None:

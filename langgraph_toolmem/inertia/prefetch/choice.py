@@ -15,7 +15,6 @@ class Lookup(NamedTuple):
     """A call to be prefetched.
 
     Attributes:
-        tool: its name.
         args: its arguments; `text`: the same as `canon_args` writes them.
         probability: that the model asks for it; 1 if its streamed answer does.
     """

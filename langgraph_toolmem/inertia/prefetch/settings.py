@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph_toolmem.base.checks import checks_options, expect, is_number, is_positive_count, is_share, names_given
+from langgraph_toolmem.base.checks import (
+    checks_options,
+    expect,
+    is_positive,
+    is_positive_count,
+    is_share,
+    names_given,
+    or_none,
+)
 
 
 @checks_options
@@ -42,14 +50,6 @@ class Prefetch:
         if given is not None:
             object.__setattr__(self, "tools", frozenset(names_given("Prefetch.tools", given)))
         expect(self, "min_probability", "a share from 0 to 1", is_share)
-        expect(self, "max_wasted", "a number above 0 or None", _is_positive_or_none)
-        expect(self, "timeout", "a number of seconds above 0", _is_positive)
+        expect(self, "max_wasted", "a number above 0 or None", or_none(is_positive))
+        expect(self, "timeout", "a number of seconds above 0", is_positive)
         expect(self, "workers", "a whole number from 1", is_positive_count)
-
-
-def _is_positive(value: Any) -> bool:
-    return is_number(value) and value > 0
-
-
-def _is_positive_or_none(value: Any) -> bool:
-    return value is None or _is_positive(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from langgraph_toolmem.graph.state import SEPARATOR, START, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import budget as of
 from langgraph_toolmem.inertia.budget import Acted, Budget, Checked
+from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.record import credit_repeated_failure, credit_shortcut, failing_share
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 
@@ -129,8 +131,9 @@ def test_the_bar_rises_as_the_bucket_empties():
 
 
 def held(budget: Budget, p: float = 0.99, draw: float = 0.5, policy: InertiaPolicy = POLICY) -> tuple[str, bool]:
-    refused, audit = budget.held_back(policy, p, draw, changes=False)
-    return (refused.text if refused is not None else "", audit)
+    situation: Any = SimpleNamespace(policy=policy, draw=draw)
+    refused = budget.refuse(Option("find", (), p), situation)
+    return (refused.text, refused.is_check) if refused is not None else ("", False)
 
 
 def test_what_holds_a_proposal_back():

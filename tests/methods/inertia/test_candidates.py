@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any
 
 from histories import Learner, call, calls, history, reading, schema, state_of, user, words
@@ -26,7 +27,9 @@ ALL = ("set.room", "set.level")
 
 def offered(learner: Learner, *parts: Any, constants: Collection[str] = ()) -> list[Any]:
     contexts = learner.graph.register(CallContexts)
-    return candidates(learner.graph, contexts, state_of(*parts), [], specs=learner.specs, constants=constants)
+    evidence = {"graph": learner.graph, "specs": learner.specs, "neighbours": [], "constants": constants}
+    situation: Any = SimpleNamespace(state=state_of(*parts), **evidence)
+    return candidates(situation, contexts)
 
 
 def whole(learner: Learner, *parts: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from langgraph_toolmem.inertia.cases import (
     made_by_memory,
     pair_key,
 )
+from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.runs.run import Turn
 
 TODAY = 20_600
@@ -63,8 +65,8 @@ class Desk:
 
     def doubts(self, *outputs: Any, changes: bool = True, **how: Any) -> bool:
         """Return whether a refund is refused after these outputs."""
-        state = state_of(*outputs, **how)
-        return bool(self.cases.refusal(state, "refund", changes=changes, today=TODAY))
+        situation: Any = SimpleNamespace(state=state_of(*outputs, **how), today=TODAY)
+        return bool(self.cases.refuse(Option("refund", (), 0.9, changes=changes), situation))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from kept import inertia
 
 from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import Acted
+from langgraph_toolmem.inertia.decision import Option
+from langgraph_toolmem.inertia.guards import Guards
 from langgraph_toolmem.inertia.record import begin_shortcut
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
@@ -124,8 +126,9 @@ def test_the_report_counts_the_audits_and_how_many_were_right():
 
 def refused(learner: Learner, parts: Any, tool: str = "open") -> str:
     """Why a call with the id 7 is not made after these parts."""
-    state, how = state_of(user("Go."), *parts), {"specs": learner.specs, "policy": learner.policy}
-    refusal = guards.refusal(tool, ({"id": "7"},), graph=learner.graph, state=state, **how)
+    state = state_of(user("Go."), *parts)
+    situation: Any = SimpleNamespace(graph=learner.graph, state=state, specs=learner.specs, policy=learner.policy)
+    refusal = Guards().refuse(Option(tool, ({"id": "7"},), 0.9), situation)
     return refusal.text if refusal is not None else ""
 
 

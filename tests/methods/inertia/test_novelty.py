@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from histories import Learner, call, reading, schema, shortcut, user, words
@@ -10,7 +11,8 @@ from histories import Learner, call, reading, schema, shortcut, user, words
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import novelty
-from langgraph_toolmem.inertia.novelty import NoveltyRecord, RequestCompared
+from langgraph_toolmem.inertia.decision import Option
+from langgraph_toolmem.inertia.novelty import Familiar, RequestCompared
 
 TOOLS = [reading("find", "name"), schema("refund", "order")]
 FREE = InertiaPolicy(may_write={"refund"}).with_(max_wrong_per_100=None, audit_rate=0.0)
@@ -177,9 +179,9 @@ def test_a_look_up_of_a_known_kind_of_request_is_made_on_a_new_path():
 # --- by hand ---
 
 
-def spread(*values: float) -> NoveltyRecord:
+def spread(*values: float) -> Familiar:
     graph = ToolGraph()
-    record = graph.register(NoveltyRecord)
+    record = graph.register(Familiar)
     graph.apply(None, [RequestCompared(i, "find", value) for i, value in enumerate(values)])
     return record
 
@@ -203,12 +205,12 @@ def test_the_share_of_known_requests_with_as_many_new_words(
     record = spread(*values)
     assert record.share("find", new) == pytest.approx(of_tool)
     assert record.share("other", new) == pytest.approx(of_all), "a tool without a record is compared with all"
-    assert bool(record.refusal("find", new)) is (of_tool <= novelty.LEVEL)
+    assert bool(record.refuse(Option("find", (), 0.9, new_words=new), Mock())) is (of_tool <= novelty.LEVEL)
 
 
 def test_only_right_predictions_widen_the_spread():
     learner = desk(BACK, runs=20)
-    record = learner.graph.register(NoveltyRecord)
+    record = learner.graph.register(Familiar)
     before = len(record.spread["find"])
     learner.learn(user("Give the car back to Bob"), call("find", {"name": "somebody else"}), words(), thread_id="w")
     assert len(record.spread["find"]) == before

@@ -24,7 +24,7 @@ from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.inertia import calibrated
+from langgraph_toolmem.inertia.calibrated import Calibrated
 from langgraph_toolmem.inertia.decision import Option, Refusal, attributes, note_decision
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
@@ -234,7 +234,7 @@ def quoting(kind: type[Exception]) -> Callable[..., Any]:
 
 PIECES = [
     (Inertia, "begin_turn", RuntimeError),
-    (calibrated, "decide", StorageError),
+    (Calibrated, "decide", StorageError),
     (Decision, "to_event", RuntimeError),
     (MemoryNode, "call_of", KeyError),
 ]
