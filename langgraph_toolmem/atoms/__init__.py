@@ -7,13 +7,13 @@ by what is still open and by the types of the values that are known (K), and sho
 with the known values filled in. Atoms come from runs that went well, and from a search (`papers.sga_mcts`).
 
 ============  =======================================================================
-``Atoms``     this method: which atoms are kept, when, and their results
+``Atoms``     this method: keeps atoms, and records the results of their hints
 ``atoms``     an atom, and the record of its hints
 ``slots``     types of values, and K: the values that a run knows
 ``extract``   from a run to its atoms: situations, sub-goals, masked calls
 ``retrieve``  the hybrid score of words and types; tools of other names
 ``keeping``   atoms as rows in Chroma, their search, the work in the background
-``models``    what chat models say: atoms in their words, the plan of the next step
+``models``    answers of chat models: atoms in their words, the plan of the next step
 ``planning``  from messages to hints; ``step``: at a model call, with its settings
 ============  =======================================================================
 """

@@ -1,10 +1,10 @@
-"""Atoms: single steps of runs that went well, without the values of the day.
+"""Atoms: single steps of good runs, without their values.
 
-An atom says: in this state, for this sub-goal, with values of these types known, this call went well. It is bound
-neither to a task, since its values are slots, nor to a tool's name, since `Atom.about` finds its tool among others.
+An atom says: in this state, for this sub-goal, with known values of these types, this call went well. It is bound
+neither to a task, because its values are slots, nor to a tool's name, because `Atom.about` finds its tool among others.
 
 Steps with equal words and equal calls are one atom. The same call in other words is another atom, because each wording
-finds other requests; `Atom.call` is the identity that these atoms share, and what their record is kept under.
+finds other requests; these atoms share `Atom.call`, the key of their record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from langgraph_toolmem.text.embedders import clean
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """One piece of experience. Make it with `make_atom`.
+    """A single step that worked. Make it with `make_atom`.
 
     Attributes:
         id: digest of call, state and goal, 16 hexadecimal digits.
@@ -32,11 +32,11 @@ class Atom:
         goal: the sub-goal, without values and without tool names.
         required_slots: types of the values that must be known for the call, sorted: ``("DATE", "USER_ID")``.
         tool: name of the tool.
-        arguments: as in the call, nested alike; ``"<SLOT>"`` stands for a value of that type, anything else is a
-            literal. Shared: do not change it.
+        arguments: as in the call, nested alike; ``"<SLOT>"`` represents a value of that type, anything else is a
+            literal. The object is shared: do not change it.
         about: description of the tool.
         value: mean reward of the runs or paths that it comes from, 0 to 1.
-        visits: number of steps that it stands for, at least 1.
+        visits: number of steps that it represents, at least 1.
     """
 
     id: str
@@ -61,11 +61,11 @@ class AtomRecord(NamedTuple):
 
     @property
     def misleads(self) -> bool:
-        """Return True if the call fails too often where the model follows it, or is almost never followed.
+        """Return True if the call fails too often when the model follows it, or is almost never followed.
 
         Too often are 6 failures for each success, plus one; almost never is once in 20 times shown.
         """
-        # Runs without feedback say nothing. A call that was followed each time was once dropped after 20 such runs.
+        # Runs without feedback are not counted. A call that was followed each time was once dropped after 20 such runs.
         fails = self.failed >= 6 * (self.succeeded + 1)
         is_ignored = self.shown >= 20 * (self.followed + 1)
         return fails or is_ignored
@@ -96,7 +96,7 @@ def make_atom(
     # Sorted, so that the identity does not depend on the order in which a run showed the values.
     slots = tuple(sorted(set(required_slots)))
     call = digest("call", tool, canonical(arguments), *slots)
-    # The limits come before the digest: an atom that is read back has the id that it was stored under.
+    # The limits come before the digest: an atom that is read back has its stored id.
     state, goal, about = _line(state, 600), _line(goal, 600), _line(about, 1_000)
     key = digest("atom", call, state, goal)
     return Atom(key, call, state, goal, slots, tool, arguments, about, float(value), visits)
@@ -117,7 +117,7 @@ def _merged(atoms: Sequence[Atom]) -> Atom:
         rewards.append(atom.value * atom.visits)
     value = math.fsum(rewards) / visits
 
-    # Atoms of one id may differ in the order of keys and in the description: the choice must not depend on theirs.
+    # Atoms of one id may differ in the order of keys and in the description: the choice must not depend on their order.
     def written(atom: Atom) -> str:
         return json.dumps(dict(atom.arguments), default=str)
 

@@ -1,11 +1,12 @@
-"""From runs to atoms, without a model: where a run stands, what is open in its request, and its calls without values.
+"""From runs to atoms, without a model: the state of a run, the open parts of its request, and its calls without
+values.
 
-A *situation* is the state of a run in words that hold for other runs too (the types that are known, and what was done
-since the user spoke, by the descriptions of the tools), and its sub-goals: the parts of the request that no call so far
-was about, values replaced by their types. Atoms are stored under both and found by both.
+A *situation* is the state of a run in words that apply to other runs too (the known types, and the work since the user
+spoke, by the descriptions of the tools), and its sub-goals: the parts of the request without a call so far, values
+replaced by their types. Atoms are stored under both and found by both.
 
-In a call, a value becomes a slot, except what steers the call: truth values, declared choices, and values that never
-vary. Secrets, identifiers and persons are always slots.
+In a call, a value becomes a slot, except values that steer the call: truth values, declared choices, and values that
+never vary. Secrets, identifiers and persons are always slots.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from langgraph_toolmem.text.words import similarity, word_set
 
 
 class GivenValue(NamedTuple):
-    """Times that a parameter was given a value, and runs that gave it."""
+    """Times that a parameter was given a value, and the number of runs."""
 
     times: float
     runs: int
@@ -45,7 +46,7 @@ Habits: TypeAlias = Callable[[str, str], Mapping[str, GivenValue]]
 MOST_CHOICES: Final = 6
 """Different values of a parameter up to which they count as its choices, even if the schema does not list them."""
 SHORTEST: Final = 3
-"""Characters of a value that tells which part of a request a call was about."""
+"""Least characters of a value that identifies the part of a request that a call was about."""
 
 # A search compares each question with the texts of up to 256 atoms, mostly those of the search before.
 sparse = cached(mebibytes=16)(LexicalEmbedder().sparse)
@@ -66,12 +67,12 @@ class StepSituation(NamedTuple):
 
 
 class Extracted(NamedTuple):
-    """An atom and its step, with what a chat model has to know to word it.
+    """An atom and its step, with the facts that a chat model needs to word it.
 
     Attributes:
         atom: the atom, worded without a model.
         args: arguments of the call.
-        request: what the user said last before it.
+        request: the latest user message before it.
         known: types of the values that were known before it.
     """
 
@@ -94,17 +95,17 @@ class MaskedRun:
 
     Attributes:
         patterns: by `id` of the step.
-        hidden: values that no atom may tell, with their types.
+        hidden: values that must not be in an atom, with their types.
         known: K before a turn, by `id` of the turn.
     """
 
-    # By identity: two equal calls of a run have other values known before them.
+    # By identity: two equal calls of a run have different known values before them.
     patterns: dict[int, CallPattern] = field(default_factory=dict)
     hidden: dict[str, str] = field(default_factory=dict)
     known: dict[int, Known] = field(default_factory=dict)
 
     def hide_persons(self, answer: Iterable[tuple[str, Any]]) -> None:
-        """Hide what an answer says of persons."""
+        """Hide the persons in an answer."""
         for label, value in answer:
             if isinstance(value, str) and (label == "EMAIL" or not PERSONS.isdisjoint(words_of(label))):
                 self.hidden.setdefault(value, label)
@@ -117,7 +118,7 @@ class MaskedRun:
                     self.hidden.setdefault(name, "NAME")
 
     def telling(self) -> dict[str, str]:
-        """Return the hidden values that are long enough to tell something."""
+        """Return the hidden values that are long enough to identify a person."""
         telling = {}
         for text, label in self.hidden.items():
             if len(text) >= SHORTEST:
@@ -126,7 +127,7 @@ class MaskedRun:
 
 
 def no_habits(_tool: str, _path: str) -> Mapping[str, GivenValue]:
-    """Return that nothing is known of a parameter's values in other runs."""
+    """Return an empty record: the parameter's values in other runs are unknown."""
     return {}
 
 
@@ -135,7 +136,7 @@ class Extractor:
 
     Args:
         specs: the tools, by name.
-        habits: values of their parameters in other runs; without them only schema and run tell what is a literal.
+        habits: values of their parameters in other runs; without them literals are recognised only by schema and run.
     """
 
     def __init__(self, specs: Mapping[str, ToolSpec], *, habits: Habits = no_habits) -> None:
@@ -145,12 +146,12 @@ class Extractor:
             self._wording.learn(spec)
 
     def about(self, tool: str) -> str:
-        """Return the description of a tool without sentences that other tools share; "" if nothing is known."""
+        """Return the description of a tool without sentences that other tools share; "" if it is unknown."""
         if tool not in self._abouts:
             text = ""
             if tool in self.specs:
                 text = self._wording.own_words(self.specs[tool])
-            # Descriptions of BFCL's tools have these words in front, and they say nothing.
+            # Descriptions of BFCL's tools begin with these words, which are not specific.
             self._abouts[tool] = text.removeprefix("Tool description:").strip()
         return self._abouts[tool]
 
@@ -163,19 +164,21 @@ class Extractor:
         return first[:most_chars].rpartition(" ")[0]
 
     def situation(self, state: RunState, known: Known, hidden: Mapping[str, str] | None = None) -> StepSituation:
-        """Return where a run stands before its next turn; `hidden` are further values that no text may tell."""
+        """Return the situation of a run before its next turn; `hidden` are further values that must not be in a
+        text.
+        """
         raw = open_parts(state)
         types = dict(hidden or {})
         # Without such rules, sub-goals kept names, handles or pieces of mails in 42 % of the steps of one log; now 7 %.
         for mail in known.values("EMAIL"):
             for name in names_in(str(mail)):
                 types[name] = "NAME"
-        # Types of known values come last: they say more than NAME.
+        # Types of known values come last: they are more specific than NAME.
         for text, label in known.texts().items():
             if len(text) >= SHORTEST:
                 types[text] = label
         most_chars = 300
-        # Values in place of types cost 3.0 points of hit@3, and an atom would tell what a user said.
+        # Values in place of types cost 3.0 points of hit@3, and an atom would contain a user's words.
         goals = tuple([delexicalised(part, types)[:most_chars] for part in raw])
         return StepSituation(f"known: {_known_in_words(known)}. done: {self._done_in_words(state)}", goals, raw)
 
@@ -190,7 +193,7 @@ class Extractor:
         return "; ".join(done) or "nothing yet"
 
     def before(self, run: Run) -> tuple[StepSituation, Known]:
-        """Return where a run stands now, and K: the question that finds atoms for its next call."""
+        """Return the situation of a run now, and K: the question that finds atoms for its next call."""
         state, known = RunState(cut=run.truncated), Known()
         for event in run.events:
             state.push(event)
@@ -199,7 +202,7 @@ class Extractor:
 
     def steps(self, run: Run, *, value: float = 1.0) -> list[Extracted]:
         """Return the atoms of a run with this reward, one per successful step, in order, not merged."""
-        earlier = run.earlier[-100:]  # of a long thread only the latest values are still meant
+        earlier = run.earlier[-100:]  # in a long thread only the latest values are still relevant
         masked = self._masked(run.events, earlier)
         hidden = masked.telling()
         steps: list[Extracted] = []
@@ -234,8 +237,8 @@ class Extractor:
     def _masked(self, events: Sequence[UserMessage | Turn], earlier: Sequence[UserMessage | Turn]) -> MaskedRun:
         """Return the calls of events without their values.
 
-        Of the `earlier` events only the values count. A request names what only later calls use, so all calls are read
-        before the first sub-goal is worded.
+        Of the `earlier` events only the values count. A request names values that only later calls use, so all calls
+        are read before the first sub-goal is worded.
         """
         masked, known = MaskedRun(), Known()
         for number, event in enumerate((*earlier, *events)):
@@ -262,12 +265,12 @@ class Extractor:
 
 
 def _known_in_words(known: Known) -> str:
-    """Return the latest types that say more of a value than its looks."""
+    """Return the latest types that are more specific than the form of a value."""
     telling = []
     for label in known.to_plain():
         if label not in KINDS or label == "EMAIL":
             telling.append(label.lower().replace("_", " "))
-    most_types = 4  # chosen on recorded runs: more types make states of one kind unlike
+    most_types = 4  # chosen on recorded runs: with more types, states of one kind differ
     return ", ".join(telling[-most_types:]) or "only what the user said"
 
 
@@ -304,14 +307,14 @@ class Masker:
         return self._scalar(value, path)
 
     def _scalar(self, value: Any, path: str) -> Any:
-        # Truth values and empty ones tell nothing of a person, and steer the call.
+        # Truth values and empty values are not personal, and steer the call.
         if value is None or isinstance(value, bool) or value == "":
             return value
         parameter = self._slots.parameter(self._tool, path)
         if self._is_literal(value, path, parameter):
             return value
         label = parameter.type_of(value)
-        # A value that came from nowhere is a slot too, but nothing had to be known for it.
+        # A value without a source is a slot too, but it is not a required one.
         known_as = self._known.types_of(value)
         if known_as:
             label = self._known_label(label, known_as)
@@ -320,8 +323,8 @@ class Masker:
         return f"<{label}>"
 
     def _known_label(self, label: str, known_as: Sequence[str]) -> str:
-        """Return the type of a known value, and note it as one that had to be known."""
-        # The name that K has for a value fills the slot in another run; the parameter's own name may not.
+        """Return the type of a known value, and record it as required."""
+        # K's name for a value fills the slot in another run; the parameter's own name may not.
         if label not in known_as:
             for known_label in known_as:
                 if known_label not in KINDS or known_label in PLAIN:
@@ -329,7 +332,7 @@ class Masker:
                     break
         if label in known_as:
             self.required.add(label)
-        # Any run knows some text or number: to need one would say nothing.
+        # Every run knows some text or number: requiring one would not be specific.
         elif known_as[0] not in COMMON - {"ID"}:
             self.required.add(known_as[0])
         return label
@@ -340,7 +343,7 @@ class Masker:
         if isinstance(value, str):
             if value.lower() in parameter.choices:
                 return True
-            longest = 40  # characters; a longer text is somebody's words
+            longest = 40  # characters; a longer text is written by a person
             if parameter.person or len(value) > longest or kind_of(value) in KINDS:
                 return False
         # Without these literals, 3.6 points fewer arguments of hints were right on multi-turn calls (bfcl).
@@ -350,12 +353,12 @@ class Masker:
 def is_constant(given: Mapping[str, GivenValue], value: Any) -> bool:
     """Return True if a value never varies, or is one of a few that come again and again.
 
-    The only value of a parameter has to come from 3 runs; of several each has to be given 4 times on average.
+    A single value of a parameter has to come from 3 runs; several have to be given 4 times each on average.
     """
     mine = given.get(canon(value))
     if mine is None or len(given) > MOST_CHOICES:
         return False
-    # One thread may repeat a person's value as often as it likes, so runs count here, not calls.
+    # One thread may repeat a person's value many times, so runs count here, not calls.
     if len(given) == 1:
         return mine.runs >= 3
     # Without literals that are one of a few values, 3.7 points fewer arguments of hints were right.
@@ -394,7 +397,7 @@ def _values_given(run: Run) -> set[tuple[str, str, str]]:
 
 
 def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
-    """Return the merged atoms of runs that went well; what never varies among them is a literal."""
+    """Return the merged atoms of good runs; values that never vary among them are literals."""
     given = list(runs)
     extractor = Extractor(specs, habits=habits_of(given))
     atoms: list[Atom] = []
@@ -409,8 +412,10 @@ def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
 
 @cache
 def _breaks() -> re.Pattern[str]:
-    """Return where a request parts: at the end of a sentence, before "then", and before "and" with a verb."""
-    # "and" parts a request before a verb only: "tell Ann and Bob" is one thing to do.
+    """Return the positions at which a request is split: at the end of a sentence, before "then", and before "and" with
+    a verb.
+    """
+    # "and" splits a request only before a verb: "tell Ann and Bob" is one goal.
     verbs = "|".join(sorted(LEXICON.acts))
     return re.compile(
         rf"{SENTENCE_END}|(?:,|(?<!\s))\s+(?:{NEXT})\b[, ]*"
@@ -420,9 +425,9 @@ def _breaks() -> re.Pattern[str]:
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """Return a request in parts that may be sub-goals: sentences, and what "and" or "then" joins to them.
+    """Return a request in parts that may be sub-goals: sentences, and parts joined by "and" or "then".
 
-    Values are not taken apart.
+    Values are not split.
 
     >>> parts_of("Cancel order #W17 and mail me the receipt. If it is late, then tell Ann and Bob.")
     ('Cancel order #W17', 'mail me the receipt', 'If it is late', 'tell Ann and Bob')
@@ -438,7 +443,7 @@ def parts_of(text: str) -> tuple[str, ...]:
             pieces.append(text[begin : match.start()])
             begin = match.end()
     pieces.append(text[begin:])
-    # A dict: equal parts ask the same, and the order of the request is the likely order of the work.
+    # A dict: equal parts are one goal, and the order of the request is the likely order of the work.
     parts: dict[str, None] = {}
     for piece in pieces:
         part = re.sub(rf"^(?:{NEXT})\b[, ]*", "", piece.strip(" ,.;:"), flags=re.IGNORECASE)
@@ -453,8 +458,7 @@ def _in_value(match: re.Match[str], values: Iterable[TextValue]) -> bool:
 
 
 def open_parts(state: RunState) -> tuple[str, ...]:
-    """Return the parts of the latest request of which a value was not used yet, or that name none; all, if none is
-    left."""
+    """Return the parts of the latest request with an unused value or without a value; all parts, if none is left."""
     # Measured on turns of recorded runs (hit@3): requests not split -3.2 points, every part left open -3.0.
     parts = parts_of(state.user.raw)
     used: set[str] = set()
@@ -476,7 +480,7 @@ def _is_used(part: str, used: Collection[str]) -> bool:
     if not any(value in low for value in used):
         return False
     for value in values_in(part):
-        # One date or time serves several parts of a request, so it does not say which part is open.
+        # One date or time serves several parts of a request, so it does not show which part is open.
         identifies = value.kind == "ID" or value.kind in PLAIN - {"DATE", "TIME"}
         if identifies and not _is_among(value.text.lower(), used):
             return False
@@ -489,8 +493,9 @@ def _is_among(text: str, used: Iterable[str]) -> bool:
 
 
 def goal_of(step: ExecutedCall, where: StepSituation, does: str) -> str:
-    """Return the sub-goal of a call: the part of the request that has most of its values, then most of its tool's
-    words; all that was open, if no part fits."""
+    """Return the sub-goal of a call: the part of the request with most of its values, then with most of its tool's
+    words; all open parts, if none fits.
+    """
     # Measured on turns of recorded runs (hit@3): one goal for all calls of a request -2.5 points.
     values: set[str] = set()
     for value in scalars_of(step.args):
@@ -504,7 +509,7 @@ def goal_of(step: ExecutedCall, where: StepSituation, does: str) -> str:
         named = 0
         for text in values:
             named += text in low
-        # The likeness of words is at most 1: it decides between parts with equally many values.
+        # The similarity of words is at most 1: it decides between parts with equally many values.
         fit = named + similarity(sparse(does), sparse(part))
         if fit > best_fit:
             best_fit, best_goal = fit, goal
@@ -530,7 +535,7 @@ def names_in(mail: str) -> list[str]:
 
 @cache
 def _mailboxes() -> frozenset[str]:
-    """Return words of addresses that are read by a team or a program."""
+    """Return words of addresses of a team or a program."""
     return word_set(
         "info mail email support help sales contact admin office team service news newsletter billing hello noreply "
         "reply customer user test example order booking account marketing finance legal press job career security "

@@ -1,10 +1,10 @@
 """Keeping of atoms: as rows in Chroma, one per wording; their search; and the work in the background.
 
-A row is compared by its sub-goal. An atom stands on its *supports*, the runs that took the step, and is found while one
-of them went well. A run put again changes nothing; put with more steps or with feedback, it replaces what it gave
-before. Forgetting a user or a run takes its supports, and the atom with the last one.
+A row is compared by its sub-goal. An atom has *supports*, the runs that took the step, and is found while one of them
+went well. A run put again has no effect; put with more steps or with feedback, it replaces its earlier contribution.
+Forgetting a user or a run removes its supports, and the atom with the last one.
 
-Likeness to a goal does not change within an episode, so it is kept; a later turn compares states only.
+Similarity to a goal does not change within an episode, so it is kept; later turns compare only states.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Support(NamedTuple):
     """One run's contribution to an atom.
 
     Attributes:
-        run: digest of the run; "" for atoms that were handed over, such as those of a search.
+        run: digest of the run; "" for atoms that were passed to `Atoms.keep`, such as those of a search.
         user: digest of the user, or "".
-        score: feedback on the run, None if there is none; the value of what was handed over.
+        score: feedback on the run, or None; the value of a passed atom.
         time: when it was stored, in seconds since 1970.
         visits: steps of the run.
     """
@@ -77,7 +77,7 @@ class Support(NamedTuple):
 
 
 class SupportedAtom(NamedTuple):
-    """An atom with what a run contributes to it."""
+    """An atom with a run's contribution to it."""
 
     atom: Atom
     support: Support
@@ -97,7 +97,7 @@ class StoredAtom:
 
     @cached_property
     def atom(self) -> Atom | None:
-        """The atom as its good supports make it; None if there is none."""
+        """The atom with the counts of its good supports; None without one."""
         visits, rewards = 0, 0.0
         for support in self.supports:
             if support.good:
@@ -108,13 +108,13 @@ class StoredAtom:
         return replace(self.part, value=min(1.0, rewards / visits), visits=visits)
 
     def with_supports(self, supports: Sequence[Support]) -> StoredAtom | None:
-        """Return the atom on other supports; None if they are none."""
+        """Return the atom with other supports; None without supports."""
         if not supports:
             return None
         return StoredAtom(self.part, tuple(supports))
 
     def without_owner(self, owner: str) -> StoredAtom | None:
-        """Return the atom without the supports of a run or a user (digest); None if none is left."""
+        """Return the atom without the supports of a run or a user (digest); None without a remaining one."""
         return self.with_supports([support for support in self.supports if owner not in (support.run, support.user)])
 
 
@@ -142,7 +142,7 @@ class AtomKind(RowKind[StoredAtom]):
             if support.good:
                 collection_part = GOOD_PART
         owners.discard("")
-        # A request without words gives no goal, and not every embedder takes an empty text.
+        # A request without words has no goal, and some embedders refuse an empty text.
         text = item.part.goal or item.part.tool
         plain = {"atom": to_plain(item.part), "supports": supports}
         return VectorItem(item.part.id, text, plain, collection_part, tuple(sorted(owners)))
@@ -151,17 +151,17 @@ class AtomKind(RowKind[StoredAtom]):
         """See `RowKind`."""
         part = from_plain(row.metadata["atom"])
         supports = tuple([Support(*fields) for fields in row.metadata["supports"]])
-        # The id is a digest of the atom, so it also shows damage of texts that are still texts.
+        # The id is a digest of the atom, so it also detects changed texts.
         if part.id != row.id or not supports:
             raise InputError(f"The row {row.id} is damaged: it holds the atom {part.id} on {len(supports)} supports.")
         return StoredAtom(part, supports)
 
     def joined(self, old: StoredAtom, new: StoredAtom) -> StoredAtom:
-        """See `RowKind`. A run put again never gives less, and a missing score takes none away."""
+        """See `RowKind`. A run put again never has fewer steps, and a missing score does not remove one."""
         by_owner = {(support.run, support.user): support for support in old.supports}
         for support in new.supports:
             owner = (support.run, support.user)
-            # Popped first: a support that is put again comes last, as the latest.
+            # Removed first: a support that is put again comes last, as the latest.
             before = by_owner.pop(owner, None)
             if before is not None and support.run:
                 by_owner[owner] = _put_again(before, support)
@@ -178,9 +178,9 @@ class AtomKind(RowKind[StoredAtom]):
         return item.without_owner(owner)
 
     def since(self, item: StoredAtom, before: float) -> StoredAtom | None:
-        """See `RowKind`: older runs support it no longer."""
+        """See `RowKind`: older runs no longer support it."""
         left = [support for support in item.supports if support.time >= before]
-        # The same object says that nothing changed, so that the row is not written.
+        # The same object means that nothing changed, so that the row is not written.
         if len(left) == len(item.supports):
             return item
         return item.with_supports(left)
@@ -195,16 +195,16 @@ def _put_again(before: Support, again: Support) -> Support:
     score = again.score
     if score is None:
         score = before.score
-    # A thread that goes on is put at each end of a run, and jobs are done again after a crash: each step counts once.
+    # A continued thread is put at each end of a run, and jobs are done again after a crash: each step counts once.
     if score == before.score and again.visits <= before.visits:
         return before
     return again._replace(score=score, visits=max(again.visits, before.visits))
 
 
 def put(rows: AtomRows, atoms: Iterable[SupportedAtom], user: User) -> int:
-    """Store atoms with their supports, or join them with those that are there; return how many are new.
+    """Store atoms with their supports, or join them with existing ones; return the number of new ones.
 
-    If it fails, do it again.
+    If it fails, call it again.
     """
     items: list[StoredAtom] = []
     new: set[str] = set()
@@ -225,7 +225,7 @@ def judge(rows: AtomRows, run: str, score: float, user: User) -> None:
     def with_score(item: StoredAtom) -> StoredAtom:
         supports = []
         for support in item.supports:
-            # Two users may have threads of one name, and so runs of one digest: feedback is for the user's own.
+            # Two users may have threads of one name, and so runs of one digest: feedback is for the user's own run.
             if support.run == run and (not user.digest or support.user in ("", user.digest)):
                 supports.append(support._replace(score=score))
             else:
@@ -236,13 +236,13 @@ def judge(rows: AtomRows, run: str, score: float, user: User) -> None:
 
 
 def reword(rows: AtomRows, run: str, worded: Mapping[str, Atom], user: User) -> bool:
-    """Put other atoms in the place of those (by id) that a run (its digest) gave; return True if there were any."""
+    """Replace the atoms (by id) of a run (its digest); return True if there were any."""
     moved = []
     for stored in rows.get(list(worded), user):
         for support in stored.supports:
             if support.run == run:
                 moved.append(SupportedAtom(worded[stored.part.id], support))
-    # The new atoms come first: if the process ends in between, the job finds the old ones again and goes on.
+    # The new atoms come first: if the process ends in between, the job finds the old ones again and continues.
     put(rows, moved, user)
     replaced = set(worded)
     for atom in worded.values():
@@ -275,7 +275,7 @@ class AtomSearch:
 
     Attributes:
         longlist: atoms that are compared for each goal; four times as many if they are of too few tools.
-        most_goals: goals whose atoms are kept in RAM, those that were looked up last.
+        most_goals: latest goals whose atoms are kept in RAM.
     """
 
     longlist: ClassVar[int] = 64
@@ -303,13 +303,13 @@ class AtomSearch:
                 return None
             return resolve(atom)
 
-        # Atoms of one usual tool may fill the first list, and hide those of the tools that are available. A second
-        # look is bounded too: without tools that fit, each step would read all atoms.
+        # Atoms of one usual tool may fill the first list, and hide those of the available tools. The second search is
+        # bounded too: without tools that fit, each step would read all atoms.
         for most in (self.longlist, 4 * self.longlist):
             near = self._nearest(user, question, most)
             hits = ranked(near, question, k=k, beta=beta, resolve=allowed, plain=plain)
             enough = len(hits) >= k or most >= self._rows.size(user)
-            # A step waits only briefly for a server, so it asks once.
+            # A step waits only briefly for a server, so it searches once.
             if enough or self._rows.waits_little:
                 break
         return hits
@@ -336,7 +336,7 @@ class AtomSearch:
         near = []
         for row in self._rows.near(goal, user, k=most, part=GOOD_PART):
             atom = row.item.atom
-            # The index may lag behind feedback: no run that supports this row may be good any more.
+            # The index may lag behind feedback: the runs of this row may no longer be good.
             if atom is None:
                 continue
             cosine = None
@@ -345,7 +345,7 @@ class AtomSearch:
                 cosine = row.similarity
             near.append(NearAtom(atom, to_goal(goal, atom, cosine)))
         with self._lock:
-            # Popped first: the goals that were looked up last stand last, and leave last.
+            # Removed first: the goals that were looked up last come last, and are dropped last.
             self._kept.pop(key, None)
             self._kept[key] = NearGoal(version, near)
             if len(self._kept) > self.most_goals:
@@ -366,7 +366,7 @@ class ImportedAtoms(NamedTuple):
 
 
 class AtomKeeping:
-    """The atoms of a memory, and the work of keeping them. Made when atoms are first used."""
+    """The atoms of a memory, and the work of keeping them. Made at the first use of atoms."""
 
     def __init__(self, core: Core, writer: AtomWriter | None) -> None:
         self._core, self._writer = core, writer
@@ -385,7 +385,7 @@ class AtomKeeping:
         return records
 
     def _misleads(self, user: User, call: str) -> bool:
-        # A search asks this of each hit. In a memory that has shown no atom yet, no keys are made for it.
+        # A search calls this for each hit. Before the first shown atom, the keys are not computed.
         if not self._core.ledger.tracked(self.rows.kind.name):
             return False
         return self.records(user, [call])[call].misleads
@@ -410,14 +410,14 @@ class AtomKeeping:
     def _habits(self, tool: str, path: str) -> dict[str, GivenValue]:
         """See `extract.Habits`: in all runs that the memory has seen; parts of nested arguments have none.
 
-        Of more values than a choice has none is constant, so the others are not read.
+        With more values than a choice may have, none is constant, so the others are not read.
         """
         graph, slot = self._core.graph, slot_key(tool, path)
         given: dict[str, GivenValue] = {}
         with self._core.lock:
             for text, counts in graph.values.row(slot).items():
                 value = decode_value(text)
-                # A parameter that a call left out was not given a value.
+                # A parameter that a call left out has no value.
                 if value is ABSENT:
                     continue
                 runs = 0
@@ -432,7 +432,7 @@ class AtomKeeping:
     # --- keeping them ---
 
     def put_run(self, ended: EndedRun, user: str) -> bool:
-        """Put the atoms of a run into the queue; return True if it has any."""
+        """Put the atoms of a run into the queue; return True if there are any."""
         run, steps = ended.run, self.extracted(ended.run)
         if not steps:
             return False
@@ -441,13 +441,13 @@ class AtomKeeping:
         payload = {"score": ended.score, "time": self._core.now(), "atoms": [to_plain(atom) for atom in merged]}
         self._core.jobs.put("atoms", payload, run=run.digest, user=user, namespace=namespace)
         if self._writer is not None:
-            # A job of its own: while the model is away, the atoms are there in the words of the run.
+            # A job of its own: without the model, the atoms exist in the words of the run.
             wording = {"steps": [_step_to_plain(step) for step in steps]}
             self._core.jobs.put("wording", wording, run=run.digest, user=user, namespace=namespace)
         return True
 
     def put_score(self, run: str, score: float, user: str, namespace: tuple[str, ...]) -> None:
-        """Put feedback on a run that has its atoms into the queue."""
+        """Put feedback on a run with atoms into the queue."""
         self._core.jobs.put("atoms", {"score": score}, run=run, user=user, namespace=namespace)
 
     def store(self, user: User, atoms: Sequence[SupportedAtom]) -> None:
@@ -472,7 +472,7 @@ class AtomKeeping:
                     good_steps += atom.visits
         if atoms:
             self.store(user, atoms)
-            # Later feedback names a run only: the queue knows where its atoms are.
+            # Later feedback names only a run: the queue knows the namespace of its atoms.
             self._core.jobs.queue.note_namespaces([(run, owner, user.namespace) for run, owner in owners.items()])
         return ImportedAtoms(list(owners), good_steps)
 
@@ -495,7 +495,7 @@ class AtomKeeping:
         self.rows.forget_of(job.run, job.owner)
 
     def word(self, job: Job) -> str:
-        """Return what the model says of the steps of a run, as JSON."""
+        """Return the model's words for the steps of a run, as JSON."""
         if self._writer is None:
             return dumps([])
         plain: list[dict[str, Any] | None] = []
@@ -509,7 +509,7 @@ class AtomKeeping:
         return dumps(plain)
 
     def take_words(self, job: Job) -> None:
-        """Put the worded atoms into the place of the others."""
+        """Replace the other atoms by the worded ones."""
         said = json.loads(job.answer or "[]")
         worded: dict[str, Atom] = {}
         for step, plain in zip(_steps_of(job), said, strict=False):

@@ -1,7 +1,7 @@
-"""Answers of chat models: atoms in their words, and the plan of the next step.
+"""Answers of chat models: wordings of atoms, and the plan of the next step.
 
-Both answers are checked. A value that was taken out stays out, and no value of the request or of the call, and no name
-of a tool, stands in a text. What fails the check is taken from the atom or question that was made without a model.
+Both answers are checked. A removed value stays out, and a text must not contain a value of the request or of the call,
+or the name of a tool. If a text fails the check, the one made without a model is used.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ logger = logging.getLogger("langgraph_toolmem.atoms")
 
 @dataclass(frozen=True, slots=True)
 class PromptLimits:
-    """Sizes of the material of a prompt, and of what a model may answer.
+    """Sizes of the material of a prompt, and of a model's answer.
 
     Attributes:
         text: characters of one part of the material.
         call: characters of a call with its answer.
         steps: latest calls.
         known: latest types of values.
-        tools: tools that are described.
+        tools: described tools.
         said: characters of a state or a goal that a model writes.
         facts: values that a model may name.
-        remembered: kinds of steps whose words are remembered.
+        remembered: kinds of steps with remembered words.
     """
 
     text: int = 2_000
@@ -95,7 +95,7 @@ class Typed(BaseModel):
 
 
 class Pattern(BaseModel):
-    """A step of a run, without the values of the day."""
+    """A step of a run, without its values."""
 
     state: str = Field(description="What was known and done before the call, in one short sentence.")
     goal: str = Field(description="What the call was meant to achieve, in a few words.")
@@ -109,7 +109,7 @@ class AtomWriter:
         model: a chat model, or ``"provider:model"``.
 
     Raises:
-        ConfigurationError: it is no model, or one without structured output.
+        ConfigurationError: it is not a model, or does not support structured output.
         MissingExtraError: a name is given, and a package is missing.
     """
 
@@ -123,11 +123,11 @@ class AtomWriter:
         pattern = self._remembered.get(step.atom.call)
         if pattern is None:
             answer = self._model.ask(_wording(step), RunnableConfig(run_name="toolmem_atoms"))
-            # Not an error: the atom in the run's words stays.
+            # Not an error: the atom in the run's words is kept.
             if answer.value is None:
                 logger.warning("the model-free atom is kept: %s", answer.reason)
                 return None
-            # Emptied as a whole: a kind of step that comes again costs one more question.
+            # Emptied completely: a kind of step that comes again costs one more question.
             if len(self._remembered) >= PROMPT_LIMITS.remembered:
                 self._remembered.clear()
             pattern = self._remembered[step.atom.call] = answer.value
@@ -153,9 +153,9 @@ def _wording(step: Extracted) -> list[BaseMessage]:
 
 
 def worded(step: Extracted, said: Pattern) -> Atom:
-    """Return the atom of a step with those words of a model that stand the check; see the module."""
+    """Return the atom of a step with the model's words that pass the check; see the module."""
     atom = step.atom
-    # The model may rename slots, and take out more; what has to be known keeps the name that it is known by.
+    # The model may rename slots, and mask more; required slots keep their known names.
     needed = {f"<{slot}>" for slot in atom.required_slots}
     types = {}
     for typed in said.arguments:
@@ -191,7 +191,7 @@ def _typed(draft: Any, types: Mapping[str, str], needed: Collection[str], path: 
         return [_typed(inner, types, needed, f"{path}[]") for inner in draft]
     if draft is None or isinstance(draft, bool) or draft in needed:
         return draft
-    # Without a type of the model the draft stays: a value that was taken out is not put back.
+    # Without a type of the model the draft is kept: a removed value is not restored.
     label = types.get(path)
     if label:
         return f"<{label}>"
@@ -199,7 +199,9 @@ def _typed(draft: Any, types: Mapping[str, str], needed: Collection[str], path: 
 
 
 def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
-    """Return the values, in lower case, that no text may tell: those that became slots, and those of the request."""
+    """Return the values, in lower case, that must not be in a text: those that became slots, and those of the
+    request.
+    """
     slots = set()
     for path, value in leaves_of(arguments):
         if isinstance(value, str) and SLOT.fullmatch(value):
@@ -208,7 +210,7 @@ def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
     for path, value in leaves_of(step.args):
         if path in slots:
             gone.add(canon(value).lower())
-    # Not numbers: "the 2 latest orders" is what many requests say.
+    # Not numbers: "the 2 latest orders" is common in requests.
     for named in values_in(step.request):
         if named.kind != "NUMBER":
             gone.add(named.text.lower())
@@ -216,7 +218,7 @@ def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
 
 
 def _checked(text: str, tool: str, gone: Iterable[str]) -> str:
-    """Return a text of the model, "" if it names the tool or a value that was taken out."""
+    """Return a text of the model, "" if it names the tool or a removed value."""
     flat = " ".join(text.split())
     low = flat.lower()
     if tool.lower() in low:
@@ -286,7 +288,7 @@ def plan_prompt(
     now = ""
     if said_before:
         now = said_before.pop()
-    # A request is cut at its end, since its beginning says what is wanted; of what came before, the latest stays.
+    # A request is cut at its end, because its beginning is more important; of earlier texts, the latest part is kept.
     parts = {
         "What the user said before": "\n".join(said_before)[-PROMPT_LIMITS.text :],
         "What the user asks for": now[: PROMPT_LIMITS.text] or "(the message is gone; see the draft)",
@@ -316,7 +318,7 @@ def _known_values(known: Known) -> str:
 
 
 def _tools_in_words(tools: Extractor, names: Sequence[str]) -> str:
-    """Return what tools do, one a line."""
+    """Return the descriptions of tools, one a line."""
     # Without their names, if they are described: the goal of a plan must not name a tool.
     lines = []
     for name in names[: PROMPT_LIMITS.tools]:
@@ -338,10 +340,10 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuest
     facts: list[dict[str, str]] = []
     for fact in step.new_facts[: PROMPT_LIMITS.facts]:
         label, text = type_named(fact.slot), _one_line(clean(fact.value))
-        # A value that stands nowhere in the run would be filled into a call.
+        # A value that is not in the run would be filled into a call.
         if label and 0 < len(text) <= known.max_value and text.lower() in material:
             known.add(label, text)
-        # A secret is not in K after `add`, and so in no event.
+        # A secret is not in K after `add`, so it is not in an event either.
         if text in known.values(label):
             facts.append({"slot": label, "value": text})
     named = []
@@ -354,7 +356,7 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuest
     for text, label in known.texts().items():
         if len(text) >= SHORTEST:
             types[text] = label
-    # Models write values in spite of the prompt; the question is compared with texts that have none.
+    # Models write values in spite of the prompt; the question is compared with texts without values.
     state = delexicalised(_one_line(step.state)[: PROMPT_LIMITS.said], types)
     goal = delexicalised(_one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
     told = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
@@ -366,8 +368,8 @@ def _one_line(text: str) -> str:
 
 
 def said_in(run: Run) -> str:
-    """Return all that was said, called and answered, in lower case and with single blanks."""
-    # A model copies a value with other blanks or capitals than it has in an answer.
+    """Return all messages, calls and results as one text, in lower case and with single blanks."""
+    # A model may copy a value of a result with different blanks or capitals.
     parts: list[str] = []
     for event in run.events:
         if isinstance(event, UserMessage):

@@ -42,16 +42,16 @@ ATOMS_HEAD: Final = "Steps that worked in similar situations (<…>: not known y
 
 @dataclass(frozen=True, slots=True)
 class HintRules:
-    """Rules for showing an atom, and bounds of what is kept.
+    """Rules for showing an atom, and limits of the kept records.
 
     Attributes:
-        least_score: score of a hint at least, and
-        share_of_best: its share of the best one's.
-        least_to_goal: likeness to a goal of a hint before the first call at least: then all runs are in the same state.
-        more: atoms that an event reports next to those that are shown.
+        least_score: least score of a hint, and
+        share_of_best: its least share of the best score.
+        least_to_goal: least similarity to a goal of a hint before the first call, when all runs are in the same state.
+        more: atoms that an event reports in addition to the shown ones.
         misses: useless answers in a row after which a planner's model is not asked until the user speaks.
-        max_threads: threads whose record is kept; the least recently planned leave.
-        max_tool_sets: sets of tools that are read once.
+        max_threads: limit of threads with a record; the least recently planned are dropped.
+        max_tool_sets: limit of the tool sets that are kept.
     """
 
     least_score: float = 0.4
@@ -68,7 +68,7 @@ HINT_RULES: Final = HintRules()
 
 @dataclass
 class Planning:
-    """Knowledge of a thread; it outlives the messages that it was read from.
+    """Knowledge of a thread; it survives the messages that it was read from.
 
     Attributes:
         known: K after the last step.
@@ -91,12 +91,12 @@ class Planned(NamedTuple):
     """A step's hints.
 
     Attributes:
-        record: what is known of the thread from now on.
+        record: the new knowledge of the thread.
         event: for the stream.
         shown: the atoms in the hints.
         lines: for the prompt: one for each atom, or that the work is done.
-        sure: how sure the surest one is, 0 to 1.
-        run: the run that they are for; None where there are no hints.
+        sure: highest confidence of a hint, 0 to 1.
+        run: the run that they are for; None without hints.
     """
 
     record: Planning
@@ -108,7 +108,7 @@ class Planned(NamedTuple):
 
 
 class WorkDone(NamedTuple):
-    """A line for the model that the work is done, and how sure that is."""
+    """A line for the model that the work is done, and its confidence."""
 
     line: str
     sure: float
@@ -117,7 +117,7 @@ class WorkDone(NamedTuple):
 class _Tools(NamedTuple):
     """The tools of one step, read once."""
 
-    specs: tuple[ToolSpec, ...]  # kept, since an id may be used again once its object is gone
+    specs: tuple[ToolSpec, ...]  # kept, because an id may be reused after its object is deleted
     read: Extractor
     resolve: Resolver
 
@@ -136,7 +136,7 @@ class _PlanLook(NamedTuple):
 
 
 class HintPlanner:
-    """Plans steps of runs; `failed` gets errors that are passed over. Safe to use from several threads."""
+    """Plans steps of runs; `failed` gets suppressed errors. Safe to use from several threads."""
 
     def __init__(self, method: Atoms, settings: SGASettings, *, failed: Callable[[Exception], None]) -> None:
         self._method, self._settings, self._failed = method, settings, failed
@@ -145,15 +145,15 @@ class HintPlanner:
             self._model = planner_of(settings.model)
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
         self._records: dict[Owner, Planning] = {}
-        # Never held while a model or Chroma is asked.
+        # Never locked while a model or Chroma is called.
         self._lock = threads.lock()
         self._warned = False
-        # A planner without atoms has nothing to show, so from its first use on runs are kept.
+        # A planner needs atoms, so runs are kept from its first use on.
         method.begin()
         method.core.texts.register(self.forget)
 
     def forget(self) -> None:
-        """Drop what is known of threads: it holds values of users."""
+        """Drop the knowledge of threads, because it contains values of users."""
         with self._lock:
             self._records.clear()
 
@@ -183,7 +183,7 @@ class HintPlanner:
         if look.why:
             return Planned(look.record, _event(look.question, [], look.why, told))
         question = look.question
-        # Where nothing can be found, a model call would be for nothing.
+        # Without atoms a model call would be wasted.
         if self._model is not None and look.specs != {} and not self._method.core.vectors.empty:
             # A model without usable answers was once asked again at every step.
             if look.record.missed < HINT_RULES.misses:
@@ -204,7 +204,7 @@ class HintPlanner:
         state = core.state_of(run)
         where = tools.read.situation(state, known)
         goals = where.goals
-        # "Yes, please" goes on with what was asked before.
+        # "Yes, please" continues the earlier request.
         if not where.raw or is_small_talk(state.user.raw, STOP_WORDS):
             goals = kept.goals
         why = ""
@@ -228,7 +228,7 @@ class HintPlanner:
             answer = yield from self._model.asking(prompt)
         except Exception as error:  # noqa: BLE001 - whatever a provider raises: there is a question without it
             self._failed(error)
-            # An error counts as a useless answer: a model that is away would delay every step.
+            # An error counts as a useless answer: an unavailable model would delay every step.
             look.record.missed += 1
             return PlannedQuestion(look.question, {**told, "model_calls": 1, "planner": type(error).__name__})
         usage = answer.usage or {"input_tokens": 0, "output_tokens": 0}
@@ -259,7 +259,7 @@ class HintPlanner:
             next_of_list = next_of_list or hit is not candidate
             hits.append(hit)
         hits = self._sourced(hits, look)
-        # A list that is half done is not over, and a planner's model has said what comes next.
+        # A half-finished list is not done, and a planner's model has named the next goal.
         if not self._settings.plain and "thought" not in told and not next_of_list:
             done = self._done(look.state)
             if done is not None:
@@ -284,7 +284,7 @@ class HintPlanner:
     def _planned_hints(
         self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], hits: Sequence[AtomHit], made: set[str]
     ) -> Planned:
-        """Return a line for each of the best hits, as many as there is room for."""
+        """Return a line for each of the best hits, as many as fit."""
         reasons = self._reasons(hits, look, made)
         room = 4 * self._settings.budget  # characters: tokens have about four
         shown: list[AtomHit] = []
@@ -293,7 +293,7 @@ class HintPlanner:
             if reasons[hit.atom.id]:
                 continue
             line = Line(pattern(hit), hit.tool)
-            # Also where it has no room: the hits that follow are worse, and are not put in its place.
+            # Also if it does not fit: the following hits are worse, and do not replace it.
             room -= len(line.text) + 1
             if len(shown) == self._settings.k:
                 reasons[hit.atom.id] = "others fit better"
@@ -325,7 +325,7 @@ class HintPlanner:
         return Planned(look.record, event, (), (Line(done.line),), done.sure, look.run)
 
     def _reasons(self, hits: Sequence[AtomHit], look: _PlanLook, made: set[str]) -> dict[str, str]:
-        """Return, by id of the atom, why a hint must not be shown; "" if it may."""
+        """Return, by id of the atom, why a hint must not be shown, or ""."""
         enough = HINT_RULES.least_score
         for hit in hits:
             enough = max(enough, HINT_RULES.share_of_best * hit.score)
@@ -336,7 +336,7 @@ class HintPlanner:
             if tool_of(step.tool) == hit.tool and step.review == "rejected":
                 return "a person rejected it"
         if not self._settings.plain:
-            # Models tend to follow any step that they are shown, so no hint proposes a change.
+            # Models tend to follow any step that they are shown, so hints never propose a change.
             if not self._reads(hit.tool, look):
                 return "nobody declared that it only reads"
             if hit.score < enough or self._is_about_something_else(hit, look):
@@ -347,10 +347,11 @@ class HintPlanner:
 
     def _is_about_something_else(self, hit: AtomHit, look: _PlanLook) -> bool:
         """Return True if an atom for a run's first call has too few words of the request."""
-        # Before the first call all runs are in the same state: any request got the first step of any task.
+        # Before the first call all runs are in the same state: without this rule any request got the first step of any
+        # task.
         if look.state.since_user:
             return False
-        # An embedder of one's own may find what has no word in common.
+        # A custom embedder may find texts without a common word.
         if not self._method.core.vectors.embedder.builtin:
             return False
         return hit.to_goal < HINT_RULES.least_to_goal
@@ -369,7 +370,7 @@ class HintPlanner:
         return spec is not None and side_effects(spec) == "reads"
 
     def _tools(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> _Tools:
-        """Return the available tools and those called for the request; others would only blur what is said of them."""
+        """Return the available tools and those called for the request; others would only blur their descriptions."""
         known = self._method.core.catalogue.specs
         available = dict(known)
         if specs is not None:
@@ -380,7 +381,7 @@ class HintPlanner:
                 for step in event.steps:
                     if step.tool in known:
                         with_called.setdefault(step.tool, known[step.tool])
-        # Objects, not names: a tool whose schema changed is another object. The length tells the two sets apart.
+        # Objects, not names: a tool with a changed schema is another object. The length separates the two sets.
         key = (len(available), *map(id, with_called.values()))
         with self._lock:
             tools = self._known_tools.get(key)
@@ -411,10 +412,10 @@ def _calls_made(state: RunState) -> set[str]:
 
 
 def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
-    """Return K of a run: what an earlier step knew, and what is new in the messages.
+    """Return K of a run: the knowledge of an earlier step, and the new messages.
 
-    If the last event that was read is gone, all messages are read again: they were trimmed, and what was known stays;
-    or the thread went back to an earlier point, and only what they say is known.
+    If the last read event is missing, all messages are read again: either they were trimmed, and the knowledge is kept;
+    or the thread went back to an earlier point, and only the messages count.
     """
     new = 0
     for index in range(len(run.events) - 1, -1, -1):
@@ -431,7 +432,7 @@ def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
 
 
 def mark_of(run: Run) -> str:
-    """Return the identity of the last event of a run with all that is known of it; "" if there is none."""
+    """Return the identity of the last event of a run with all of its content; "" without one."""
     if not run.events:
         return ""
     return _mark(run.events[-1])
@@ -446,13 +447,13 @@ def _mark(event: UserMessage | Turn) -> str:
 
 
 def refilled(hit: AtomHit, made: set[str], known: Known) -> AtomHit:
-    """Return a hint with another known value where the latest one would repeat a call: the next one of a list."""
+    """Return a hint with another known value if the latest one would repeat a call: the next one of a list."""
     if _call(hit.tool, hit.filled) not in made:
         return hit
     slots = SLOT.findall(canon(dict(hit.atom.arguments)))
     for label in dict.fromkeys(slots):
         for value in known.values(label):
-            # Adding a value that is known makes it the latest, and `filled` takes the latest.
+            # Adding a known value makes it the latest, and `filled` takes the latest.
             trial = known.copy()
             trial.add(label, value)
             other = replace(hit, filled=filled(hit.atom.arguments, trial))
@@ -462,7 +463,7 @@ def refilled(hit: AtomHit, made: set[str], known: Known) -> AtomHit:
 
 
 def sourced(hit: AtomHit, provenance: Provenance, specs: Mapping[str, ToolSpec]) -> AtomHit:
-    """Return a hint in which a literal of other runs that this run does not show is the parameter's slot."""
+    """Return a hint in which the parameter's slot replaces a literal of other runs that this run does not show."""
     properties: Mapping[str, Any] = {}
     if hit.tool in specs:
         properties = specs[hit.tool].properties
@@ -489,7 +490,7 @@ def _call(tool: str, args: Mapping[str, Any]) -> str:
 
 
 def pattern(hit: AtomHit) -> str:
-    """Return one hint: what for, and the call with known values in place. One line of printable characters."""
+    """Return one hint: the goal, and the call with known values filled in. One line of printable characters."""
     arguments = _members(hit.filled or hit.atom.arguments, "=")
     call = f"{_line(hit.tool)}({arguments})"
     longest_call, longest_goal = 400, 100
@@ -518,11 +519,11 @@ def _value(value: Any) -> str:
         return f"[{items}]"
     if isinstance(value, str) and SLOT.fullmatch(value):
         return value
-    # Values come from tools. A line break in one could pass for the end of the hint and a new instruction.
+    # Values come from tools. A line break in one could look like the end of the hint and a new instruction.
     text = json.dumps(value, ensure_ascii=False, default=str)
     if not text.isprintable():
         text = _with_hidden_as(text, _escaped)
-    # Known values (`Known.max_value`) are shown whole, with their quotes: a part of an address is no address.
+    # Known values (`Known.max_value`) are shown whole, with their quotes: a part of an address is not an address.
     longest = 210
     if len(text) <= longest:
         return text
@@ -541,7 +542,7 @@ def _with_hidden_as(text: str, written: Callable[[str], str]) -> str:
     """Return a text in which characters that are not printable are written otherwise."""
     shown = []
     for char in text:
-        # Joiners are parts of words in some scripts, and stay.
+        # Joiners are parts of words in some scripts, and are kept.
         if char.isprintable() or char in "\u200c\u200d":
             shown.append(char)
         else:
@@ -564,7 +565,7 @@ def _event(
     told: Mapping[str, Any],
     reasons: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the values of a stream event: the question, what was found, and why a hint is not shown."""
+    """Return the values of a stream event: the question, the found atoms, and why a hint is not shown."""
     why_not = reasons or {}
     shown = 0
     candidates = []

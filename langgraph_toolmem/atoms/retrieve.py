@@ -2,11 +2,11 @@
 
     score(e) = (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| + ε)
 
-with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1.
-cos(q, e) is .5 · that of the sub-goals + .4 · that of the states + .1 · that of sub-goal and tool description, over
-words and their parts (`text.words`); with an embedding model, sub-goals are compared by its vectors. A question
-may have several goals: the best one counts. The published score (`plain`) compares one text of state and all goals, and
-gives an atom that needs nothing a feasibility of 0.
+with Λ the known types and S_e those that the atom needs; an atom without required types has a feasibility of 1. cos(q,
+e) is .5 · the cosine of the sub-goals + .4 · the cosine of the states + .1 · the cosine of sub-goal and tool
+description, over words and their parts (`text.words`); with an embedding model, sub-goals are compared by its vectors.
+A question may have several goals: the best one counts. The published score (`plain`) compares one text of state and all
+goals, and gives an atom that needs nothing a feasibility of 0.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class AtomHit:
         atom: the atom.
         score: the hybrid score.
         similarity: cos(q, e).
-        feasibility: |Λ ∩ S| / (|S| + ε); 1 if it needs nothing.
-        tool: the available tool that stands for its own.
-        likeness: 1 if that has the same name, otherwise how alike the two are.
-        filled: its arguments with known values in place of slots; other slots stay.
-        to_goal: how much the goal, or the tool's description, is like what is asked for.
+        feasibility: |Λ ∩ S| / (|S| + ε); 1 without required types.
+        tool: the available tool that replaces its own.
+        likeness: 1 if it has the same name, otherwise the similarity of the two.
+        filled: its arguments with known values in place of slots; other slots are kept.
+        to_goal: similarity of the goal, or of the tool's description, to the question.
     """
 
     atom: Atom
@@ -51,7 +51,7 @@ class AtomHit:
 
 
 class Resolved(NamedTuple):
-    """An available tool that stands for an atom's tool: likeness 1 if it has its name."""
+    """An available tool that replaces an atom's tool: likeness 1 if it has its name."""
 
     tool: str
     likeness: float
@@ -65,7 +65,7 @@ class Resolver:
         self._known: dict[tuple[str, str], Resolved | None] = {}  # call and description of an atom -> its tool
 
     def __call__(self, atom: Atom) -> Resolved | None:
-        """Return the tool that stands for the atom's; None if none is alike enough."""
+        """Return the tool that replaces the atom's; None if all are too different."""
         if atom.tool in self._tools.specs:
             return Resolved(atom.tool, 1.0)
         # A search asks about all wordings of a call, and comparing with all tools is the slow part. The description is
@@ -76,7 +76,7 @@ class Resolver:
         return self._known[compared]
 
     def _most_alike(self, atom: Atom) -> Resolved | None:
-        # Without a description, parameters alone would take one tool with an `id` for any other.
+        # Without a description, parameters alone would match any two tools with an `id`.
         if not atom.about:
             return None
         best: Resolved | None = None
@@ -84,14 +84,16 @@ class Resolver:
             likeness = self._likeness(atom, name)
             if best is None or likeness > best.likeness:
                 best = Resolved(name, likeness)
-        # Below that, the most alike tool of another agent does something else.
+        # Below that, the most similar tool of another agent has another purpose.
         if best is None or best.likeness < 0.5:
             return None
         return best
 
     def _likeness(self, atom: Atom, name: str) -> float:
-        """Return the likeness of tools: .7 · that of their descriptions + .3 · the share of parameters in common."""
-        # Tools of one family are described alike; their parameters tell them apart.
+        """Return the similarity of tools: .7 · the similarity of their descriptions + .3 · the share of common
+        parameters.
+        """
+        # Tools of one family have similar descriptions; their parameters distinguish them.
         spec = self._tools.specs[name]
         said = similarity(sparse(atom.about), sparse(self._tools.about(name)))
         given, takes = set(atom.arguments), set(spec.properties)
@@ -114,8 +116,8 @@ class AtomQuestion(NamedTuple):
     """A question to the atoms.
 
     Attributes:
-        state: where the run stands, without values.
-        goals: what may be next, without values.
+        state: the state of the run, without values.
+        goals: possible next goals, without values.
         known: K.
     """
 
@@ -125,7 +127,7 @@ class AtomQuestion(NamedTuple):
 
 
 class NearAtom(NamedTuple):
-    """An atom, and its likeness to the goals of a question (`to_goal`)."""
+    """An atom, and its similarity to the goals of a question (`to_goal`)."""
 
     atom: Atom
     to_goal: float
@@ -153,7 +155,7 @@ def ranked(
 
     Args:
         atoms: the atoms near to the goals of the question.
-        question: what is asked.
+        question: the question.
         k: number of hits.
         beta: weight of feasibility, 0 to 1.
         resolve: finds tools; atoms without one are left out.
@@ -176,7 +178,7 @@ def ranked(
     hits: dict[str, AtomHit] = {}
     for candidate in sorted(scored, key=best_first):
         atom = candidate.near.atom
-        # Before the atom is resolved: `resolve` reads the ledger, and most atoms are of a tool that has its hit.
+        # Before the atom is resolved: `resolve` reads the ledger, and most atoms are of a tool with a hit already.
         if not plain and atom.tool in hits:
             continue
         resolved = resolve(atom)
@@ -203,13 +205,14 @@ def ranked(
 
 
 def _similarity(question: AtomQuestion) -> Callable[[NearAtom], float]:
-    """Return a function that gives cos(q, e) of an atom: its likeness to the goals is known, that of states is added.
+    """Return a function that gives cos(q, e) of an atom: it adds the similarity of states to the known similarity of
+    goals.
 
     Many atoms have the same state, so each state is compared once.
     """
     asked = sparse(question.state)
 
-    # The cache lives for one question only: it holds words of users.
+    # The cache exists for one question only, because it contains words of users.
     @cache
     def to_state(state: str) -> float:
         return 0.4 * similarity(asked, sparse(state))
@@ -244,12 +247,14 @@ def _feasibility(question: AtomQuestion, of_nothing: float) -> Callable[[tuple[s
 
 
 def to_goal(goal: str, atom: Atom, cosine: float | None = None) -> float:
-    """Return the part of an atom's likeness that depends on a goal; `cosine` is that of an embedding model, if any."""
+    """Return the part of an atom's similarity that depends on a goal; `cosine` is that of an embedding model, if
+    any.
+    """
     asked = sparse(worded(goal))
     if cosine is None:
         alike = similarity(asked, sparse(worded(atom.goal)))
     else:
-        # Embedding models give unlike texts a cosine below 0, words never do.
+        # Embedding models give different texts a cosine below 0, words never do.
         alike = max(0.0, cosine)
     return 0.5 * alike + 0.1 * similarity(asked, sparse(atom.about))
 

@@ -1,8 +1,8 @@
-"""Typed slots: the types of values, and the tracker K of the values that a run knows.
+"""Typed slots: the types of values, and the tracker K of a run's known values.
 
 The type of a parameter or of a part of an answer is its meaning (`text.meaning`): ``order_id``, or ``id`` in
-``orders[]``, is an ORDER_ID. If the looks of a value tell for sure (EMAIL, DATE, URL ...), that is its type in any
-parameter. In a user's words, "order #W17" is an ID by its looks and an ORDER_ID by the word before it.
+``orders[]``, is an ORDER_ID. If the form of a value is certain (EMAIL, DATE, URL ...), that is its type in any
+parameter. In a user's words, "order #W17" is an ID by its form and an ORDER_ID by the word before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from langgraph_toolmem.text.values import TextValue, kind_of, values_in
 from langgraph_toolmem.text.words import word_set, words
 
 COMMON: Final = frozenset({"TEXT", "NUMBER", "NAME", "FILE", "ID"})
-"""Types that a value has by its looks and that say little about it."""
+"""Generic types that a value has by its form."""
 PERSONS: Final = LEXICON.personal | word_set(
     "person user username customer client employee colleague friend contact recipient sender author owner assignee "
     "participant attendee guest passenger patient member cardholder mention receiver"
@@ -39,7 +39,7 @@ PERSONS: Final = LEXICON.personal | word_set(
 HIDDEN: Final = LEXICON.secrets | {"token", "accesstoken", "authorization"}
 """Words of types whose values are never kept."""
 SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
-"""A type in angle brackets, in the place of a value."""
+"""A type in angle brackets, in place of a value."""
 
 
 def label_of(meaning: Meaning, path: str = "") -> str:
@@ -75,26 +75,26 @@ def words_of(label: str) -> list[str]:
 
 
 def type_named(name: str) -> str:
-    """Return a type as K has them, from however a model writes it; "" if it is none.
+    """Return a type in K's form, from any spelling of a model; "" if it is not a type.
 
     >>> type_named("<order id>"), type_named("2nd address1")
     ('ORDER_ID', 'ND_ADDRESS_1')
     """
     ascii_words = [word for word in words(name) if word.isascii()]
     label = "_".join(ascii_words).upper().lstrip("_0123456789")
-    longest = 40  # characters; a longer answer is no type but a sentence
+    longest = 40  # characters; a longer answer is a sentence
     if len(label) > longest:
         return ""
     return label
 
 
 class Parameter:
-    """One value that a tool takes.
+    """A parameter of a tool.
 
     Attributes:
-        label: its type by its schema alone.
+        label: its type, by its schema only.
         choices: the values that its schema lists, in lower case.
-        hidden: its values are always slots, since only a system knows them or they are secrets.
+        hidden: its values are always slots, because only a system knows them or they are secrets.
         person: its texts name persons.
         text: it is meant for the user's or the model's own words.
     """
@@ -110,7 +110,7 @@ class Parameter:
 
     def type_of(self, value: Any) -> str:
         """Return the type of one of its values."""
-        # A parameter `recipient` takes an address or a name: the looks of the value tell which.
+        # A parameter `recipient` takes an address or a name: the form of the value decides.
         if isinstance(value, str):
             kind = kind_of(value)
             if kind in PLAIN:
@@ -119,16 +119,16 @@ class Parameter:
 
 
 class Slots:
-    """The types of the values that a set of tools takes and gives. Safe to share: what it learns is a cache.
+    """The types of the inputs and outputs of a set of tools. Safe to share: it only caches.
 
     Args:
-        specs: the tools, by name. Values of other tools are typed by their names and looks alone.
+        specs: the tools, by name. Values of other tools are typed only by their names and forms.
     """
 
     def __init__(self, specs: Mapping[str, ToolSpec] | None = None) -> None:
         self._parameters: dict[tuple[str, str], Parameter] = {}
         self.labels: dict[frozenset[str], str] = {}
-        """Types that parameters name by something of their own, by the words that make them up."""
+        """Types with a specific name, by the words of the name."""
         for name, spec in (specs or {}).items():
             for port in inputs_of(spec):
                 parameter = self._parameters[name, port.path] = Parameter(port.leaf, port.meaning)
@@ -148,7 +148,7 @@ class Slots:
 
 @cached(mebibytes=4)
 def _output_label(tool: str, path: str) -> str:
-    # An answer that is one value, or a list of values, has no name to be typed by.
+    # An answer that is one value, or a list of values, has no name.
     if not path.strip("[]"):
         return "TEXT"
     return label_of(meaning_of(Leaf(path), tool), path)
@@ -160,12 +160,12 @@ class Known:
     Secrets are left out, under any type.
 
     Attributes:
-        max_slots: types that are kept, the latest.
-        max_per_slot: values kept per type, the latest.
+        max_slots: limit of kept types, the latest.
+        max_per_slot: limit of values per type, the latest.
         max_value: characters of a value; longer ones are prose.
 
     Args:
-        slots: types and values to begin with.
+        slots: initial types and values.
     """
 
     __slots__ = ("_named", "_secrets", "_slots")
@@ -189,7 +189,7 @@ class Known:
 
     @property
     def types(self) -> frozenset[str]:
-        """Λ: the types of which a value is known, and those that are named."""
+        """Λ: the types with a known value, and the named types."""
         return self._named.union(self._slots)
 
     def values(self, label: str) -> list[Any]:
@@ -197,27 +197,27 @@ class Known:
         return list(self._slots.get(label, {}).values())
 
     def latest(self, label: str) -> Any:
-        """Return the latest value of a type; None if there is none."""
+        """Return the latest value of a type, or None."""
         values = self._slots.get(label)
         if not values:
             return None
         return next(reversed(values.values()))
 
     def near(self, label: str) -> list[str]:
-        """Return the types that may stand for a type: ORDER_TOTAL and TOTAL for each other, an ID for an ORDER_ID."""
+        """Return the types that may replace a type: ORDER_TOTAL and TOTAL replace each other, an ID an ORDER_ID."""
         # Not for a generic type: every TRAVEL_DATE would do for a DATE. Exact types alone cost .6 points of hit@3.
         if label in KINDS:
             return []
         near = []
         for other in self.types:
-            # An ID may be any id, but a NAME or a TEXT is too little for an ORDER_NAME.
+            # An ID may be any id, but a NAME or a TEXT is too generic for an ORDER_NAME.
             is_looser = label.endswith(f"_{other}") and (other == "ID" or other not in KINDS)
             if is_looser or other.endswith(f"_{label}"):
                 near.append(other)
         return near
 
     def has(self, label: str) -> bool:
-        """Return True if a value of a type, or of one near to it, is known."""
+        """Return True if a value of a type, or of a near type, is known."""
         return label in self.types or bool(self.near(label))
 
     def types_of(self, value: Any) -> list[str]:
@@ -226,7 +226,7 @@ class Known:
         return [label for label, values in self._slots.items() if key in values]
 
     def texts(self) -> dict[str, str]:
-        """Return the values that are texts, each with the type that says most about it."""
+        """Return the text values, each with its most specific type."""
         texts: dict[str, str] = {}
         for label, values in self._slots.items():
             for value in values.values():
@@ -241,13 +241,13 @@ class Known:
             return
         if isinstance(value, str):
             value = clean(value)
-        # Values are compared as texts: one may be a number in an answer, and a text in the next call.
+        # Values are compared as texts: a number in a result may be a text in the next call.
         key = _key(value)
         if _is_secret(label):
             self._hide(key, value)
         if key in self._secrets or len(key) > self.max_value:
             return
-        # Popped first: what is said again is the latest, which `filled` takes and the limits keep.
+        # Removed first: a repeated value is the latest, which `filled` takes and the limits keep.
         values = self._slots.setdefault(label, {})
         values.pop(key, None)
         values[key] = value
@@ -258,7 +258,7 @@ class Known:
 
     def _hide(self, key: str, value: Any) -> None:
         """Never keep a value again, and drop it from the types that had it."""
-        # The user may have said the password before the login shows that it is one.
+        # The user may have said the password before the login call identifies it.
         self._secrets.add(key)
         for label in self.types_of(value):
             self._drop(label, key)
@@ -269,11 +269,11 @@ class Known:
             del self._slots[label]
 
     def name(self, types: Iterable[str]) -> None:
-        """Let Λ have these types too, whose values only somebody else knows."""
+        """Add types to Λ whose values are unknown here."""
         self._named = frozenset(types)
 
     def push(self, event: UserMessage | Turn, slots: Slots) -> None:
-        """Add what the user said, or what the calls of a turn took and gave."""
+        """Add the values of a user message, or the inputs and outputs of a turn's calls."""
         if isinstance(event, UserMessage):
             for value in values_in(event.text):
                 read = _number(value)
@@ -285,10 +285,10 @@ class Known:
                 self.take(step, slots, answered(step))
 
     def take(self, step: ExecutedCall, slots: Slots, answer: Iterable[tuple[str, Any]]) -> None:
-        """Add what a call took, and the types and values of its answer."""
+        """Add the inputs of a call, and the types and values of its answer."""
         for path, value in leaves_of(step.args):
             parameter = slots.parameter(step.tool, path)
-            # A choice of the schema and the text of a mail are not values that another call needs.
+            # A choice of the schema and the text of a mail are not needed by another call.
             is_choice = isinstance(value, str) and value.lower() in parameter.choices
             if not parameter.text and not is_choice:
                 self.add(parameter.type_of(value), value)
@@ -296,7 +296,7 @@ class Known:
             self.add(label, value)
 
     def copy(self) -> Known:
-        """Return the same values, to be changed apart."""
+        """Return a copy."""
         copy = Known()
         for label, values in self._slots.items():
             copy._slots[label] = dict(values)
@@ -309,7 +309,9 @@ class Known:
 
 
 def known_given(slots: Any) -> Known:
-    """Return K from what a developer gives: K itself, values by type, or types alone; raise ConfigurationError."""
+    """Return K from a developer's argument: K itself, values by type, or only types; raise ConfigurationError for
+    others.
+    """
     if isinstance(slots, Known):
         return slots
     if isinstance(slots, Mapping):
@@ -333,10 +335,10 @@ def known_given(slots: Any) -> Known:
 
 
 def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> str:
-    """Return the type, of `Slots.labels`, that the words before a value in a text give it; "" if they name none."""
+    """Return the type, of `Slots.labels`, that the words before a value in a text name, or ""."""
     if value.kind in PLAIN or not labels:
         return ""
-    # The sentence before says nothing of this value. Without these types, 3.7 points fewer arguments were right (bfcl).
+    # The sentence before is unrelated to this value. Without these types, 3.7 points fewer arguments were right (bfcl).
     sentence = re.split(SENTENCE_END, text[max(0, value.start - 60) : value.start])[-1]
     before = canonical_words(words(sentence))
     while before and before[-1] in _links():
@@ -367,7 +369,7 @@ def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
     output = step.output
     typed: list[tuple[str, Any]] = []
     if isinstance(output, str):
-        # In prose only looks are sure: numbers and capitals stand there for many things.
+        # In prose only the form is certain: numbers and capitals have many meanings there.
         for value in values_in(output[:1_000]):
             if value.kind in PLAIN or value.kind == "ID":
                 typed.append((str(value.kind), value.text))
@@ -380,7 +382,7 @@ def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
             typed.append((kind, leaf))
         else:
             typed.append((_output_label(step.tool, path), leaf))
-        # The name of a file is known as a FILE too, whatever the answer calls it.
+        # The name of a file is also a FILE, under any name in the answer.
         if kind == "FILE":
             typed.append(("FILE", leaf))
     return typed
@@ -390,8 +392,8 @@ class _AnswerReader:
     """Reads the scalars of an answer with their paths; the keys of a table are ids of its rows.
 
     Attributes:
-        max_leaves: values read of one answer.
-        max_rows: elements read of a list.
+        max_leaves: read values of one answer.
+        max_rows: read elements of a list.
         max_depth: levels of nesting.
     """
 
@@ -431,8 +433,8 @@ class _AnswerReader:
 def filled(arguments: Mapping[str, Any], known: Known) -> dict[str, Any]:
     """Return arguments with the latest known value in place of each slot.
 
-    If no value of a type is known, the only type near to it may stand for it: the TOTAL of one answer for an
-    ORDER_TOTAL, the only ID for an ORDER_ID.
+    If a type has no known value, the only near type may replace it: the TOTAL of one answer for an ORDER_TOTAL, the
+    only ID for an ORDER_ID.
     """
     return {name: _filled(value, known) for name, value in arguments.items()}
 
@@ -451,7 +453,7 @@ def _filled(value: Any, known: Known) -> Any:
     latest = known.latest(label)
     if latest is not None:
         return latest
-    # Two values near to the type: nobody knows which of them is meant.
+    # Two values of near types: the right one is unknown.
     near = known.near(label)
     if len(near) == 1:
         values = known.values(near[0])
@@ -461,7 +463,7 @@ def _filled(value: Any, known: Known) -> Any:
 
 
 def _number(value: TextValue) -> Any:
-    """Return a number as such; "#12", "007" and "30-minute" stay texts."""
+    """Return a number as such; "#12", "007" and "30-minute" are texts."""
     plain_number = r"(?!0\d)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
     if value.kind != "NUMBER" or not re.fullmatch(plain_number, value.text):
         return value.text

@@ -1,4 +1,4 @@
-"""The step of atoms at a model call: single steps that worked elsewhere are shown."""
+"""The step of atoms at a model call: it shows single steps that worked in other runs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class SGASettings:
     """Settings of planning, for ``tool_memory_middleware(memory, planning=SGASettings(…))``.
 
     Attributes:
-        model: says before each model call of the agent where the run stands and what comes next: a chat model or
-            ``"provider:model"``. Defaults to None: both are read off the messages, without a model call.
-        k: patterns shown, at most.
-        beta: weight of what is known against words, 0 to 1.
-        budget: tokens of the patterns at most (a quarter of their length in characters); the worst are left out.
-        plain: if True, the published score only: one text of state and all open goals, no record, no threshold. It is
-            computed over words, among the atoms nearest to each goal.
+        model: states the situation of the run and the next goals before each model call of the agent: a chat model or
+            ``"provider:model"``. Defaults to None: both are read from the messages, without a model call.
+        k: most patterns to show.
+        beta: weight of known types against words, 0 to 1.
+        budget: most tokens of the patterns (a quarter of their length in characters); the worst are left out.
+        plain: If True, use only the published score: one text of state and all open goals, without record and
+            threshold. It is computed over words, among the atoms nearest to each goal.
     """
 
     model: BaseChatModel | str | None = None
@@ -43,7 +43,7 @@ class SGASettings:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        """Check types and ranges; raise ConfigurationError with the field and what is expected."""
+        """Check types and ranges; raise ConfigurationError with the field and the expected value."""
         for name in ("k", "budget"):
             expect(self, name, "a whole number from 1", is_positive_count)
         expect(self, "beta", "a share from 0 to 1", is_share)
@@ -57,12 +57,12 @@ class SGASettings:
 
 
 class PlanHints(Step[Atoms]):
-    """Shows steps that worked at such a point of other runs; see `SGAPlanner` for the arguments.
+    """Shows steps that worked at a similar point of other runs; see `SGAPlanner` for the arguments.
 
     Args:
-        method: whose step it is.
+        method: owner of the step.
         settings: how atoms are looked up and shown.
-        tools: the agent's tools, where the call does not say; those that the memory knows if None.
+        tools: the agent's tools, if the call does not name them. Defaults to the tools that the memory knows.
     """
 
     role: ClassVar[str] = "sga"
@@ -96,7 +96,7 @@ class PlanHints(Step[Atoms]):
         return (yield from planning)
 
     def render(self, call: Call, found: Planned) -> StepOutput:
-        """Return them as patterns."""
+        """Return the hints as patterns."""
         from langgraph_toolmem.atoms.planning import ATOMS_HEAD
 
         lines = list(found.lines)
@@ -105,13 +105,13 @@ class PlanHints(Step[Atoms]):
             user = self.core.users.of(call.user_id)
             lines = []
             for hit, line in zip(found.shown, found.lines, strict=True):
-                # By call, not by atom: the record of a call is what withholds it, in whatever words it was found.
+                # By call, not by atom: a call is withheld by its own record, in any wording.
                 on_trial = line._replace(item=self.method.keeping.rows.key(hit.atom.call, user))
                 lines.append(on_trial)
                 hit_of[on_trial] = hit
 
         def seen(in_request: Sequence[Line]) -> Sequence[Line]:
-            # Only here is it known which lines had room in the request: the ledger counts what a model read.
+            # Recorded here, where the lines with room in the request are known: the ledger counts only shown lines.
             kept = self.drawn(call, in_request)
             hits = [hit for line, hit in hit_of.items() if line in kept]
             if found.run is not None and hits:
@@ -133,10 +133,10 @@ class PlanHints(Step[Atoms]):
         self.errors.failed(error)  # read at each error: a node puts its own log there after the step is made
 
     def _available(self, call: Call) -> Mapping[str, ToolSpec] | None:
-        """Return the tools that the model is offered at this step; None if nobody knows."""
+        """Return the tools that the model is offered at this step; None if unknown."""
         specs = self.specs
         if specs is None:
             specs = self.core.catalogue.specs
         available = {name: spec for name, spec in specs.items() if call.allows(name)}
-        # None, not an empty dict: that nobody knows the tools does not mean that there are none.
+        # None, not an empty dict: unknown tools do not mean that there are none.
         return available or None

@@ -1,7 +1,7 @@
 """The command line: `toolmem demo | replay | import | report | explain | doctor | feedback | forget`.
 
 ============  ==========================================================
-``app``       the commands, their options, and what the options name
+``app``       the commands, their options, and the objects that the options name
 ``explain``   answers of a memory to one request
 ``health``    checks and repairs of `doctor`
 ``demo``      an office agent without the memory and with it

@@ -1,6 +1,6 @@
-"""The nine commands of `toolmem`, their options, and what these name: a log, tools, a policy, a memory.
+"""The nine commands of `toolmem`, and their options: logs, tools, policies, memories.
 
-What is heavy is imported by the command that needs it.
+Each command imports the heavy modules that it needs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INTERRUPTED: Final = 130
 BATCH: Final = 200
 """Runs that `import` learns at a time."""
 FLUSH_SECONDS: Final = 5.0
-"""`feedback` waits so long until the entries of the run are written."""
+"""Seconds that `feedback` waits until the entries of the run are written."""
 PROBLEMS_SHOWN: Final = 5
 OWN_METHODS: Final = "TOOLMEM_METHODS"
 """Environment variable with methods of your own, ``package.module:Class``, commas between them."""
@@ -161,7 +161,7 @@ def replay(
     as_json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")] = None,
 ) -> None:
-    """Show what the memory would have saved on recorded runs.
+    """Show the possible savings of the memory on recorded runs.
 
     Reads the runs in order and predicts each model turn before it is shown. Needs no key and calls no model.
     """
@@ -185,7 +185,7 @@ def replay(
             update(next(done))
 
         def on_end(memory: ToolMemory) -> None:
-            # The page shows the memory of the replay, which is gone when the replay returns.
+            # The page shows the memory of the replay, which is deleted when the replay returns.
             replayed.append((memory.report(), memory.view()))
 
         report = run_replay(
@@ -226,7 +226,7 @@ def import_(
 ) -> None:
     """Warm a memory from recorded runs.
 
-    The whole file is checked before anything is learned. Importing it again learns nothing twice. Each run is kept for
+    The whole file is checked before the first run is learned. Importing it again has no effect. Each run is kept for
     recall with its score, and the steps of successful runs for planning. Runs with "success": false suggest no tools.
     """
     schemas = read_tools_file(tools)
@@ -265,14 +265,14 @@ def import_(
 
 
 def check_user_ids(log: RunLog) -> None:
-    """Raise InputError with the first line of a log that names no user."""
+    """Raise InputError with the first line of a log without a user."""
     for run in log.runs:
         if run.user_id is None:
             raise InputError(f"line {run.line} of the log has no 'user_id', which the namespace needs")
 
 
 def learn_log(memory: ToolMemory, log: RunLog, *, show: bool) -> dict[str, int]:
-    """Learn the runs of a log, BATCH at a time; return how many pieces each method keeps of them."""
+    """Learn the runs of a log, BATCH at a time; return the number of items that each method keeps."""
     pieces = {"entries": 0, "atoms": 0}
     with progress("learning", len(log.runs), show=show) as update:
         for start in range(0, len(log.runs), BATCH):
@@ -299,7 +299,7 @@ def judged_run(logged: LoggedRun) -> tuple[Run, float | None, str | None]:
 
 def check_stored(folder: Path, calls: int, problems: Sequence[str]) -> None:
     """Raise StorageError if a memory in a folder has fewer calls than were learned."""
-    # A memory continues in RAM if the disk fails, which is of no use to an import.
+    # A memory continues in RAM if the disk fails, which does not help an import.
     with open_memory(folder, read_only=True) as reopened:
         stored = reopened.view().calls
     if stored < calls:
@@ -318,7 +318,7 @@ def report(
     as_json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a web page.")] = None,
 ) -> None:
-    """Show what a memory did so far, and how often it was right."""
+    """Show the record of a memory: calls made, savings, and the share of right calls."""
     if html is not None and as_json:
         raise ConfigurationError("choose one of --json and --html")
     paid = read_price(price, currency)
@@ -349,10 +349,10 @@ def explain(
     embeddings: Embeddings = "builtin",
     as_json: Json = False,
 ) -> None:
-    """Show what a memory would answer to a request, and why.
+    """Show a memory's answer to a request, with the reasons.
 
-    Shows the next call, the next tools, the tools that fit and a plan of their calls, past runs and their steps.
-    Writes nothing and calls no model. With --tools it works without a memory.
+    Shows the next call, the next tools, the tools that fit and a plan of their calls, past runs and their steps. It
+    does not write, and calls no model. With --tools it works without a memory.
     """
     if not request.strip():
         raise InputError("the request is empty")
@@ -372,7 +372,7 @@ def explain(
         if memory is not None and schemas is not None:
             from langgraph_toolmem.runs.tools import read_tools
 
-            # A memory that is given tools would write them down, and this command writes nothing.
+            # A memory with given tools would store them, and this command must not write.
             opened.core.refresh()
             opened.core.catalogue.adopt({**opened.core.catalogue.known, **read_tools(schemas)})
         found = explained(opened, request, user_id)
@@ -401,7 +401,7 @@ def doctor(
 ) -> None:
     """Check the installed packages and the files of a memory.
 
-    Names what to do about each problem. The exit code is 1 if there is one.
+    Names a remedy for each problem. The exit code is 1 if there is a problem.
     """
     from langgraph_toolmem.cli import health
 
@@ -453,7 +453,7 @@ def feedback(
         which = int(episode)
     with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:
         opened.feedback(thread_id, score=score, comment=comment, episode=which, user_id=user_id)
-        # The process of an agent on the folder writes the entries; then they are not done when this command ends.
+        # If the process of an agent on the folder writes the entries, they may be pending when this command ends.
         queued = not opened.flush(timeout=FLUSH_SECONDS)
     if as_json:
         answer_json({"thread_id": thread_id, "score": score, "comment": comment, "queued": queued})
@@ -502,7 +502,7 @@ def forget(
         say(f"Nothing was kept of {forgotten}.")
 
 
-# --- what options name ---
+# --- values of options ---
 
 
 def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
@@ -634,7 +634,7 @@ def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
 
 
 def log_in_plain(file: str, log: RunLog) -> dict[str, Any]:
-    """Return which log was read, and what was left out of it, for JSON."""
+    """Return the read log, and the parts that were left out of it, for JSON."""
     from langgraph_toolmem.runs.logs.checkpoints import without_password
 
     lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]

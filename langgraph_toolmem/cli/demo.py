@@ -59,14 +59,14 @@ def demo(
         ) as memory:
             helped = scene.run_tasks(scene.scripted_model(), memory=memory, **work)
             report, view = memory.report(), memory.view()
-    # What the agent changes without a memory is what was asked for: the scripted model makes no mistakes.
+    # The changes without a memory are the right ones: the scripted model does not make mistakes.
     asked = {outcome.task.id: _changes(outcome.messages, changing) for outcome in alone}
     without, with_memory = _Total(), _Total()
     for total, outcomes in ((without, alone), (with_memory, helped)):
         for outcome in outcomes:
             changes = _changes(outcome.messages, changing)
             total.add(outcome, unasked=(changes - asked[outcome.task.id]).total())
-    # A call that the memory made and that saved none of the model's was in vain.
+    # A call of the memory that did not save a model call was in vain.
     saved = without.calls - with_memory.calls
     rows = [without.row("without", 0, tasks), with_memory.row("with", saved, tasks)]
     log = folder / "runs.jsonl"

@@ -98,7 +98,7 @@ def evaluate(
     """Compare an agent with and without the memory on tasks: success, model calls, tokens, seconds, cost.
 
     Train tasks come first and teach the memory; test tasks are measured. After Ctrl-C, a rate limit or a budget, the
-    same command goes on: at most one model call is paid twice.
+    same command continues: at most one model call is paid twice.
     """
     from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
     from langgraph_toolmem.evaluation.papers import comparison_of
@@ -124,7 +124,7 @@ def evaluate(
     elif agent is None:
         raise ConfigurationError("name the agent's factory: --agent MODULE:FACTORY")
     else:
-        sys.path.insert(0, "")  # as with python -m: the user's module lies in the working folder
+        sys.path.insert(0, "")  # as with python -m: the user's module is in the working folder
         source, name = TaskFile(Path(tasks), named_function(agent, "--agent"), asynchronous=asynchronous), agent
     paper = None
     chosen: Sequence[Arm]
@@ -153,9 +153,9 @@ def tau2_tasks(
 
     Args:
         domain: such as "retail".
-        task_set: None: the domain's own.
-        models: of the agent and of the user; None: stubs.
-        limits: number of train and of test tasks; None: all.
+        task_set: name of the task set. Defaults to the domain's own.
+        models: of the agent and of the user; None for stubs.
+        limits: number of train and of test tasks; None for all.
     """
     from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
 
@@ -166,7 +166,7 @@ def tau2_tasks(
 
 
 def show_more(out: Path, paper: PaperComparison | None, *, safety: bool) -> None:
-    """Print what follows the figures: differences between the arms of a stub, a paper's own figures."""
+    """Print the parts after the figures: differences between the arms of a stub, a paper's own figures."""
     if safety:
         show_safety(out)
     if paper is not None:
@@ -183,7 +183,7 @@ def run_evaluation(
     *,
     as_json: bool,
 ) -> None:
-    """Do the runs that are left; write ``result.json`` and ``result.html`` into the folder, and print the figures."""
+    """Do the remaining runs; write ``result.json`` and ``result.html`` into the folder, and print the figures."""
     from langgraph_toolmem.base.jsontext import dumps
     from langgraph_toolmem.evaluation import EvalStoppedError, Evaluation
     from langgraph_toolmem.evaluation.answers import EvalBudget
@@ -238,7 +238,7 @@ def show_reported(paper: PaperComparison) -> None:
 
 
 def show_safety(out: Path) -> None:
-    """Print what differs between the arms of an evaluation by stub."""
+    """Print the differences between the arms of an evaluation by stub."""
     from langgraph_toolmem.evaluation.journal import Journal
     from langgraph_toolmem.evaluation.tau2.source import safety_of
 

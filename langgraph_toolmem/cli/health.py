@@ -35,7 +35,7 @@ _WRITERS: Final = {
 
 
 class Finding(NamedTuple):
-    """A problem, or something worth knowing; `text` is its sentence without a full stop."""
+    """A problem or a note; `text` is its sentence without a full stop."""
 
     kind: Literal["problem", "note"]
     text: str
@@ -148,7 +148,7 @@ def _tables() -> Iterator[type[Table]]:
 
 
 def _obstacle(folder: Path) -> str:
-    """Return why a folder cannot be looked into, "" if it can."""
+    """Return why a folder cannot be read, or ""."""
     if not folder.exists():
         return f"there is no memory at {folder}; it is made when an agent first uses it"
     if not folder.is_dir():
@@ -171,7 +171,7 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
         yield _problem(left_out_in_words(snapshot["left_out"]))
     if events is not None:
         yield from _event_log(events)
-    # To SQLite an empty file is a new database: nothing else would report the loss.
+    # To SQLite an empty file is a new database, so this check reports the loss.
     if _empty(folder / "memory.db"):
         yield _problem(f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}")
     for aside in memory["quarantined"]:
@@ -230,7 +230,7 @@ def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Finding]:
 def _chroma(folder: Path) -> Iterator[Finding]:
     from langgraph_toolmem.stores.chroma_repair import inspect
 
-    if _empty(folder / "chroma/chroma.sqlite3"):  # Chroma would make it a new one
+    if _empty(folder / "chroma/chroma.sqlite3"):  # Chroma would make a new one of it
         yield _problem(f"chroma/chroma.sqlite3 is empty: its texts are lost. {RESTORE}")
         return
     damage = inspect(folder)
@@ -253,7 +253,7 @@ def _queue(folder: Path) -> dict[str, Any]:
 
     why, rows = "", None
     try:
-        # Read-only: opening the queue itself would create its tables, and this command changes nothing.
+        # Read-only: opening the queue itself would create its tables, and this command must not change files.
         rows = query_readonly(folder / NAME, "SELECT kind, dead, attempts, error FROM jobs")
     except StorageError as error:
         why = str(error)
@@ -289,7 +289,7 @@ def _counted(groups: list[dict[str, Any]]) -> str:
 
 
 def retry(folder: Path) -> int:
-    """Queue jobs again that failed too often; return how many."""
+    """Queue jobs again that failed too often; return their number."""
     import time
 
     from langgraph_toolmem.core.jobs import JobQueue
@@ -310,7 +310,7 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
         show: If True, show progress.
 
     Raises:
-        ConfigurationError: no embedder has that name.
+        ConfigurationError: the embedder is unknown.
     """
     from langgraph_toolmem.stores.chroma_repair import embedder_of
     from langgraph_toolmem.stores.indexed import IndexedVectors

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_replay(report: ReplayReport) -> None:
-    """Print what the memory would have saved, by tool, frequent chains, and the verdict on the workload's inertia."""
+    """Print the possible savings by tool, frequent chains, and the result on the workload's inertia."""
     for part in replay_in_words(report):
         if isinstance(part, str):
             say(part)
@@ -25,7 +25,7 @@ def show_replay(report: ReplayReport) -> None:
 
 
 def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
-    """Return what the memory would have saved, in sentences and tables."""
+    """Return the possible savings in sentences and tables."""
     parts: list[str | TextTable] = [_headline(report.turns - report.stuck, report.right, report.wrong)]
     if report.turns:
         parts.append(
@@ -98,7 +98,7 @@ def _prefetched(tally: PrefetchTally) -> str:
 
 
 def show_report(report: Report) -> None:
-    """Print what a memory did so far and how often it was right."""
+    """Print the record of a memory."""
     for line in report.lines():
         say(line)
     tools = []

@@ -47,14 +47,14 @@ def console() -> Console:
 def say(text: str, *, style: str | None = None) -> None:
     """Print lines to a person, unwrapped and without control characters."""
     out = console()
-    # Unwrapped: a path or a command that somebody copies must stay one line.
+    # Unwrapped: a path or a command to copy must stay one line.
     for line in text.splitlines() or [""]:
         out.print(printable(line), style=style, soft_wrap=True)
 
 
 @contextmanager
 def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """Draw a progress bar on stderr while it is a terminal; yield a function that takes what is done of `total`."""
+    """Draw a progress bar on stderr if it is a terminal; yield a function that takes the number done of `total`."""
     if not (show and sys.stderr.isatty()):
         yield _draw_nothing
         return
@@ -71,7 +71,7 @@ def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], 
 
 
 def _draw_nothing(_done: int) -> None:
-    """Take the place of a progress bar: in a file or a pipe it would be hundreds of lines."""
+    """Replace a progress bar: in a file or a pipe it would be hundreds of lines."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int = 20) -> None:

@@ -1,7 +1,7 @@
 """Critiques of failed runs, by any chat model that gives structured output.
 
-MemToolAgent (arXiv 2606.07909) keeps, of a run that failed, not what was done but what was wrong with it. The prompt
-says that there is a mistake, and lists the kinds of mistakes. It is bounded, and cut with notes.
+MemToolAgent (arXiv 2606.07909) keeps the mistake of a failed run instead of its calls. The prompt says that there is a
+mistake, and lists the kinds of mistakes. It is bounded, and cut with notes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Critique(BaseModel):
     instead: str = Field(description="What to do instead for a request of this kind, in one or two short sentences.")
 
     def text(self, entry: Entry) -> str:
-        """Return it as it is kept and shown: three short lines at most."""
+        """Return the text that is kept and shown: at most three short lines."""
         lines = []
         if self.went_wrong.strip():
             lines.append(f"What went wrong: {_line(self.went_wrong)}")
@@ -60,14 +60,14 @@ class Critique(BaseModel):
         return "\n".join(lines)
 
     def blamed(self, entry: Entry) -> str:
-        """Return the tool of the call it names, "" if it names none."""
+        """Return the tool of the named call, or ""."""
         if 1 <= self.call <= len(entry.calls):
             return entry.calls[self.call - 1].tool
         return ""
 
 
 Critic: TypeAlias = Callable[[Entry, Sequence[Entry]], Critique]
-"""Returns the critique of a failed entry, given similar ones. If it raises, it is asked again later."""
+"""Returns the critique of a failed entry, given similar ones. If it raises, it is called again later."""
 
 
 def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, ToolSpec]]) -> Critic:
@@ -110,14 +110,14 @@ def _problem(answer: Critique) -> str:
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
     """Return tools in one line each, those named `first` before the others, bounded."""
-    # The tools of the run come first: of very many tools, those in the middle are left out.
+    # The tools of the run come first: with very many tools, those in the middle are left out.
     known_first = [name for name in first if name in tools]
     order = dict.fromkeys([*known_first, *tools])
     return bounded([_tool(tools[name]) for name in order])
 
 
 def describe_calls(entry: Entry) -> str:
-    """Return the calls of a run, numbered from 1, with what the tools answered, bounded."""
+    """Return the calls of a run, numbered from 1, with their results, bounded."""
     if not entry.calls:
         return "(no tool was called)"
     # The critic names a call by its number (`Critique.call`).
@@ -134,7 +134,7 @@ def bounded(lines: Sequence[str], limit: int = 8_000) -> str:
     whole = "\n".join(lines)
     if len(whole) < limit:
         return whole
-    least_line = 120  # characters that each line keeps; before a line gets shorter, lines are left out
+    least_line = 120  # least characters of a line; before lines get shorter, lines are left out
     head = limit // least_line // 2
     left_out = max(0, len(lines) - 2 * head)
     if left_out:
@@ -146,7 +146,7 @@ def bounded(lines: Sequence[str], limit: int = 8_000) -> str:
 def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]) -> list[BaseMessage]:
     runs = []
     for run in similar:
-        # The critic judges values, so it reads those of all calls; only critiques are shown to the agent's model.
+        # The critic needs the values of all calls; the agent's model sees only critiques.
         runs.append(to_line(run, run.tools))
     parts = {
         "What the user said": entry.query,

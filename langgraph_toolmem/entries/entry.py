@@ -1,6 +1,6 @@
-"""An entry: what is kept of one finished run, how it is made from the run, and how it is stored.
+"""An entry: the kept form of one finished run, its construction and its storage.
 
-Everything in it is bounded. What is cut says so: ``head [… cut from 5812 characters …] tail``.
+All fields are bounded. A cut text is marked: ``head [… cut from 5812 characters …] tail``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ PARTS = JUDGED_PART, UNJUDGED_PART = "judged", "unjudged"
 
 @dataclass(frozen=True, slots=True)
 class EntryLimits:
-    """Sizes of an entry, in characters but for `calls`.
+    """Sizes of an entry, in characters except `calls`.
 
     Attributes:
         query, comment, critique: of these texts.
         answer: of a tool's answer.
         args: of one call's arguments as JSON.
-        argument: of one argument, where they have to be cut; then so many are kept that all fit.
-        calls: calls that are kept.
+        argument: of one argument, if the arguments have to be cut; then as many are kept as fit.
+        calls: limit of kept calls.
     """
 
     query: int = 2_000
@@ -63,7 +63,7 @@ class EntryCall:
     Attributes:
         args: JSON values; long ones are cut.
         status: as of an `ExecutedCall`.
-        answer: the tool's answer as text, cut; "" if there is none.
+        answer: the tool's answer as text, cut; "" without one.
     """
 
     tool: str
@@ -79,21 +79,21 @@ class Entry:
     Attributes:
         id: of `entry_id`: one per episode.
         run: digest of the episode.
-        query: what the user asked for in it, one message a line (`Run.request`).
+        query: the user's request, one message a line (`Run.request`).
         calls: its tool calls in order.
         user: digest of the user, or "".
         time: seconds since 1970, when the run was reported.
-        score: feedback, 0 (bad) to 1 (good); None: nobody gave any.
+        score: feedback, 0 (bad) to 1 (good); None without feedback.
         comment: an explanation of it, or "".
-        critique: what went wrong and what to do instead, or "". Only of a run that failed.
+        critique: the mistake and the better way, or "". Only of a failed run.
         blamed: the tool whose call the critique names, or "".
         made_by: "run", or "bootstrap" if a cold start made it.
-        left_out: calls in the middle that were too many to keep.
-        truncated: the head of the run was missing when it was read.
-        recalled: how often it was shown, by the ledger; like the next three no part of what is stored.
-        helped: how often a run that was shown it went well.
+        left_out: number of calls in the middle that were not kept.
+        truncated: True if the head of the run was missing.
+        recalled: how often it was shown, by the ledger; like the next three fields, not stored.
+        helped: how often a run to which it was shown went well.
         hurt: how often such a run failed.
-        retired: its record is bad; it is not shown any more.
+        retired: True if its record is bad; it is no longer shown.
     """
 
     id: str
@@ -127,7 +127,7 @@ class Entry:
     @property
     def feedback_key(self) -> str:
         """Identity of the feedback, its direction and its comment: a critique is of one feedback."""
-        # Not the score itself: 0.1 in place of 0.0 is no other feedback, and must not pay for a second critique.
+        # Not the score itself: 0.1 in place of 0.0 is the same feedback, and must not cause a second critique.
         direction: str | int = "none"
         if self.score is not None:
             direction = int(self.failed)
@@ -148,14 +148,15 @@ class Entry:
         return tuple(executed)
 
     def joined(self, new: Entry) -> Entry:
-        """Return what stands when the same run is reported again: what is new replaces, what is missing stays.
+        """Return the joined entry when the same run is reported again: new fields replace old ones, missing fields are
+        kept.
 
         Content read from a trimmed history does not replace a longer one.
         """
         trimmed = new.truncated and len(new.calls) + new.left_out < len(self.calls) + self.left_out
         same = new.query == self.query and new.calls == self.calls
         content = new
-        # The same run reported again changes nothing, its time included: so nothing is written or embedded.
+        # The same run reported again changes nothing, not even the time, so that it is not written or embedded again.
         if trimmed or same:
             content = self
         joined = replace(
@@ -166,13 +167,13 @@ class Entry:
             critique=self.critique,
             blamed=self.blamed,
         )
-        # A report without feedback says nothing about the run, so it does not take the feedback away.
+        # A report without feedback does not remove earlier feedback.
         if new.score is None and self.score is not None:
             return joined
         return joined._rated(new.score, new.comment)
 
     def with_feedback(self, score: float, comment: str, user: str = "") -> Entry:
-        """Return the entry with feedback, which a user gives only to runs of their own and to those of nobody."""
+        """Return the entry with feedback, which a user gives only to their own runs and to runs without a user."""
         # Two users may have threads of one name, and so runs of one digest.
         if user and self.user and self.user != user:
             return self
@@ -202,12 +203,12 @@ _READER: Final = TypeAdapter(Entry)
 
 
 def entry_id(run: str) -> str:
-    """Return the id of a run's entry: the same whatever is reported twice or later."""
+    """Return the id of a run's entry, which does not depend on repeated or later reports."""
     return digest("entry", run)
 
 
 def request_of(run: Run) -> str:
-    """Return what the latest episode of a run asks for (`Run.request`), cut; "" if nothing."""
+    """Return the request of a run's latest episode (`Run.request`), cut; "" without one."""
     return shortened(clean(run.request), ENTRY_LIMITS.query)
 
 
@@ -220,10 +221,10 @@ def entry_of(
     score: float | None = None,
     comment: str | None = None,
 ) -> Entry | None:
-    """Return what is to be kept of an episode, or of the last one of a thread; None if the user said nothing.
+    """Return the entry of an episode, or of the last one of a thread; None without a user's message.
 
-    A run without calls has an entry: that none was made may turn out right or wrong. Of too many calls those in the
-    middle go.
+    A run without calls has an entry too, because making no call may be right or wrong. If there are too many calls,
+    those in the middle are left out.
     """
     run = run.current
     query = request_of(run)
@@ -245,7 +246,7 @@ def entry_of(
         query=query,
         calls=tuple([_call(step) for step in steps]),
         user=user or "",
-        time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
+        time=round(now, 6),  # Chroma returns some numbers of 17 digits with another last digit
         score=score,
         comment=shortened(clean((comment or "").strip()), ENTRY_LIMITS.comment),
         left_out=left_out,
@@ -261,12 +262,12 @@ def _call(step: ExecutedCall) -> EntryCall:
 
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as JSON values of about the most characters allowed; long ones are cut to texts."""
+    """Return the arguments as JSON values within about the allowed length; long ones are cut to texts."""
     # Through JSON and back, so that an entry is equal to the one that is read from the disk later.
     text = clean(as_text(dict(args)))
     try:
         plain = dict(json.loads(text))
-    except (ValueError, RecursionError):  # they are no JSON values at all
+    except (ValueError, RecursionError):  # they are not JSON values
         plain = {}
         for key, value in args.items():
             plain[clean(str(key))] = clean(str(value))
@@ -288,21 +289,21 @@ def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
 class EntryKind(RowKind[Entry]):
     """Entries as rows: the user's words are compared, and entries with feedback are found apart from those without.
 
-    - The same run put again changes nothing; with more calls, feedback or a critique the new replaces the old
+    - The same run put again has no effect; with more calls, feedback or a critique the new one replaces the old
       (`Entry.joined`). A run of one user never replaces that of another.
-    - An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
-      half the time and than runs that were shown others (`hurts`).
-    - Where there are too many, those nobody judged go first, each kind the oldest first.
+    - An entry is retired (no longer shown) when runs to which it was shown failed significantly more often than half
+      the time, and than runs with other entries (`hurts`).
+    - If there are too many, entries without feedback are removed first, each kind the oldest first.
     """
 
     name: ClassVar[str] = "entries"
 
     def row(self, item: Entry) -> VectorItem:
         plain = item.to_dict()
-        # The row has id and query itself. Counts are the ledger's, so that no process overwrites another's.
+        # The row has id and query itself. Counts are in the ledger, so that processes do not overwrite each other's.
         for name in ("id", "query", "recalled", "helped", "hurt", "retired"):
             del plain[name]
-        # Apart, so that the many runs that nobody judged do not crowd out the few with feedback.
+        # Separate parts, so that the many runs without feedback do not crowd out the few with feedback.
         part = JUDGED_PART
         if item.score is None:
             part = UNJUDGED_PART
@@ -320,7 +321,7 @@ class EntryKind(RowKind[Entry]):
         return old.joined(new)
 
     def tracked(self, item: Entry, track: ItemStats, others: ItemStats) -> Entry:
-        # One failure and one success are added: with few runs, the share of failures is near a half.
+        # One failure and one success are added: with few runs, the share of failures is close to a half.
         usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
         bad = hurts(track.helped, track.hurt, usual)
         return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)
@@ -338,13 +339,14 @@ EntryRows: TypeAlias = Rows[Entry]
 def hurts(helped: int, hurt: int, usual: float) -> bool:
     """Return True if a record retires an entry: more failures than a share p = max(½, usual) of its runs.
 
-    They are more by at least 2.3 standard deviations of the binomial. Half the runs at least, since an entry that is
-    shown for hard requests sees more failures than others. So six failures and no success retire it, or eight of nine.
+    They are more by at least 2.3 standard deviations of the binomial. p is at least a half, because an entry that is
+    shown for hard requests sees more failures than others. So six failures without a success retire it, or eight of
+    nine.
 
     Args:
-        helped: runs that were shown it and went well.
-        hurt: runs that were shown it and failed.
-        usual: share of failures of the other entries, each run counted once for each that it was shown.
+        helped: runs to which it was shown and that went well.
+        hurt: runs to which it was shown and that failed.
+        usual: share of failures of the other entries, where each run counts once for each shown entry.
     """
     runs, p = helped + hurt, max(0.5, usual)
     excess = hurt - runs * p

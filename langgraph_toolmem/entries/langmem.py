@@ -8,7 +8,7 @@
 ['Ann likes tea']
 
 langmem's tools over it: ``create_search_memory_tool(store.namespace, store=store)``. langmem takes
-``{langgraph_user_id}`` from ``config["configurable"]`` alone, and raises a ``BaseException`` where it is missing.
+``{langgraph_user_id}`` only from ``config["configurable"]``, and raises a ``BaseException`` if it is missing.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ StoreNamespace = tuple[str, ...]
 
 
 class EntryBaseStore(BaseStore):
-    """A LangGraph store that shows the entries of a memory next to what is in another store.
+    """A LangGraph store that shows the entries of a memory together with the items of another store.
 
-    The entries of a user stand in `namespace` with the user's id in the place of ``{langgraph_user_id}``, with keys
+    The entries of a user are in `namespace` with the user's id in place of ``{langgraph_user_id}``, with keys
     ``run-<id>``. A search there gives both alternately, the other store's items first; entries have no score, and
-    without a query they come newest first. They are read-only: all that is put is kept in `inner`, and what is put
-    under the key of an entry is found in its place.
+    without a query they come newest first. They are read-only: put items are stored in `inner`, and an item under the
+    key of an entry replaces the entry in results.
 
     An item of an entry: ``{"kind": "Memory", "content": {"content": text}, "verdict": "good" | "failed" |
     "unjudged", "tools": [...]}``. ``filter`` compares these for equality.
@@ -56,7 +56,8 @@ class EntryBaseStore(BaseStore):
         inner: the store of langmem's own memories.
 
     Raises:
-        ConfigurationError: the memory has no entries, or they belong to users and the namespace names none.
+        ConfigurationError: the memory does not have `Entries`, or its entries belong to users and the namespace has no
+            place for a user.
     """
 
     def __init__(self, memory: Any, namespace: StoreNamespace = ("memories", USER_LABEL), *, inner: BaseStore) -> None:
@@ -78,7 +79,7 @@ class EntryBaseStore(BaseStore):
         """Async variant of `batch`."""
         given = list(ops)
         theirs = await self.inner.abatch(_for_inner(given))
-        # In a thread: the entries wait for the disk, and for what is being written.
+        # In a thread: the entries wait for the disk, and for running jobs.
         return await asyncio.to_thread(self._answers, given, theirs)
 
     def _answers(self, ops: list[Op], theirs: list[Result]) -> list[Result]:
@@ -90,7 +91,7 @@ class EntryBaseStore(BaseStore):
     def _answer(self, op: Op, theirs: Any) -> Any:
         if isinstance(op, SearchOp):
             return self._searched(op, theirs)
-        # An item that was put under the key of an entry is found in its place.
+        # An item that was put under the key of an entry replaces it.
         if isinstance(op, GetOp) and theirs is None and op.key.startswith(ENTRY_KEY):
             items = self._items(op, op.namespace)
             if items:
@@ -98,7 +99,7 @@ class EntryBaseStore(BaseStore):
         return theirs
 
     def _searched(self, op: SearchOp, theirs: list[SearchItem]) -> list[SearchItem]:
-        """Return the other store's items and the entries alternately: their scores do not compare."""
+        """Return the other store's items and the entries alternately, because their scores are not comparable."""
         ours = {item.key: item for item in self._items(op, op.namespace_prefix)}
         for item in theirs:
             ours.pop(item.key, None)
@@ -108,11 +109,11 @@ class EntryBaseStore(BaseStore):
                 both.append(their_item)
             if our_item is not None:
                 both.append(our_item)
-        # Only now: the other store was asked for all up to the end of the page (`_for_inner`).
+        # Cut here: the other store was asked for all items up to the end of the page (`_for_inner`).
         return both[op.offset : op.offset + op.limit]
 
     def _items(self, op: GetOp | SearchOp, place: StoreNamespace) -> list[SearchItem]:
-        """Return the entries at a place: the one with the key, those that a query finds, or all; none on any error."""
+        """Return the entries at a place: the one with the key, those that a query finds, or all; empty on any error."""
         if not self._is_here(place):
             return []
         user = None
@@ -124,7 +125,7 @@ class EntryBaseStore(BaseStore):
         items = []
         with self._errors:
             for entry in self._entries_for(op, user):
-                # In a namespace that users share, rows of other users are among those found.
+                # In a namespace that users share, the results include rows of other users.
                 if user is not None and entry.user != user_digest(user):
                     continue
                 item = _item(entry, place)
@@ -134,7 +135,7 @@ class EntryBaseStore(BaseStore):
         return []
 
     def _is_here(self, place: StoreNamespace) -> bool:
-        """Return True if a place is the namespace, with some user in the place of the label."""
+        """Return True if a place is the namespace, with a user in place of the label."""
         if USER_LABEL in place or len(place) != len(self.namespace):
             return False
         for label, given in zip(self.namespace, place, strict=True):
@@ -145,12 +146,12 @@ class EntryBaseStore(BaseStore):
     def _entries_for(self, op: GetOp | SearchOp, user: str | None) -> list[Entry]:
         rows = self._entries.rows
         owner = self._entries.core.users.of(user, warn=False)
-        self._entries.core.jobs.settle()  # what was finished in this process is found
+        self._entries.core.jobs.settle()  # runs that this process has just finished are found
         if isinstance(op, GetOp):
             known = rows.get([op.key.removeprefix(ENTRY_KEY)], owner)
             return [entry for entry in known if not entry.retired]
         if op.query:
-            # Models ask in words of their own, so a search is less strict than recall.
+            # Models use their own words, so a search is less strict than recall.
             return self._entries.recall(op.query, user_id=user, policy=RecallPolicy(least=0.02, max_n=64))
         return sorted(rows.all(owner), key=attrgetter("time"), reverse=True)
 

@@ -1,18 +1,18 @@
 """A user's preferences, and the offered tools that are left out for them. No model is asked.
 
-A rating is the feedback on a run, one per run for each tool it executed. If a critique says whose call was wrong, only
-that tool is rated badly. A preference needs at least two ratings in the same direction on similar requests, and two
-more than in the other.
+A rating is the feedback on a run, one per run for each executed tool. If a critique names the wrong call, only its tool
+is rated badly. A preference needs at least two ratings in the same direction on similar requests, and two more than in
+the other direction.
 
-MemToolAgent (arXiv 2606.07909) takes every tool away that was rated badly on similar requests. Here it needs more:
+MemToolAgent (arXiv 2606.07909) removes every tool that was rated badly on similar requests. Here more is needed:
 
-1. A tool is left out only if some badly rated run called no other avoided tool: tools that were only ever rated badly
-   together are not told apart, and stay. A critique that names the tool at fault tells them apart, and so does a good
-   run: what every run calls, such as a search, is cleared by it.
-2. What is in `keep` stays, and gets no blame. So do the memory's own tools.
-3. At least one tool that acts on the world is left; otherwise nothing is left out.
+1. A tool is left out only if it was the only avoided tool of some badly rated run: tools that were only rated badly
+   together cannot be distinguished, and are kept. A critique that names the tool at fault distinguishes them, and so
+   does a good run: it clears tools that every run calls, such as a search.
+2. Tools in `keep` are never left out or blamed, nor are the memory's own tools.
+3. At least one tool that acts on the world remains; otherwise all tools are offered.
 
-It is not known whether the tools that are left can do the work: name in `keep` what the agent cannot do without.
+The method does not know whether the remaining tools can do the work: name in `keep` the tools that the agent needs.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Preference:
     Attributes:
         tool: its name.
         liked: True if the tool is preferred, False if it is avoided.
-        ratings: runs that speak for it.
-        against: runs that speak against it.
-        entries: ids of the runs that speak for it.
+        ratings: number of runs for the preference.
+        against: number of runs against it.
+        entries: ids of the runs for it.
     """
 
     tool: str
@@ -46,7 +46,7 @@ class Preference:
 
     @property
     def reason(self) -> str:
-        """The counts in words."""
+        """The counts as a text."""
         this, other = "badly", "well"
         if self.liked:
             this, other = other, this
@@ -58,18 +58,18 @@ class Preference:
 
 @dataclass(slots=True)
 class Ratings:
-    """Ids of the runs that speak for a tool, and of those that speak against it, oldest first."""
+    """Ids of the runs for a tool, and of the runs against it, oldest first."""
 
     good: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
 
 def preferences(entries: Iterable[Entry], *, user: str | None = None) -> list[Preference]:
-    """Return what a user prefers, most ratings first.
+    """Return a user's preferences, most ratings first.
 
     Args:
-        entries: those with requests like the present one; those without feedback count for nothing.
-        user: digest of the user, whose runs alone count; None: all.
+        entries: entries with similar requests; those without feedback are not counted.
+        user: digest of the user, if only this user's runs count; None for all.
     """
     liked_or_not: list[Preference] = []
     for tool, ratings in _ratings(entries, user).items():
@@ -119,14 +119,14 @@ def _rated_tools(entry: Entry) -> tuple[str, ...]:
 def left_out(
     user_preferences: Iterable[Preference], offered: Collection[str], *, keep: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return which of the offered tools are left out by the rules above, each with the reason in one line.
+    """Return the offered tools that are left out by the rules above, each with the reason in one line.
 
     Args:
-        user_preferences: what the user prefers on similar requests.
+        user_preferences: the user's preferences on similar requests.
         offered: names of the tools of this step; empty if they are unknown.
-        keep: tools that stay whatever the ratings say.
+        keep: tools that are never left out.
     """
-    # Left out before blame is shared: a tool that stays explains no bad run.
+    # Removed before blame is shared: a kept tool does not explain a bad run.
     avoided = []
     for preference in user_preferences:
         if not preference.liked and preference.tool not in OWN_TOOLS and preference.tool not in keep:

@@ -1,8 +1,8 @@
-"""Past runs for a request: Chroma gives those nearest to it, `rank` gives each a probability of being relevant.
+"""Past runs for a request: Chroma returns the most similar ones, `rank` gives each a probability of being relevant.
 
 Templated requests share their structure and differ in their values, and a name is as rare as a verb. Neighbours
 distinguish the two: the words that an entry shares with its nearest neighbours are structure, the others are values.
-`Weights` learns that from the entries alone; `rank` compares requests by it.
+`Weights` learns this from the entries only; `rank` compares requests by it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class RowsRead:
     """Numbers of rows that are read for a request.
 
     Attributes:
-        requests: different requests that are weighed, of those with feedback and of those without.
+        requests: different requests that are compared, with feedback and without.
         same_words: runs that are read of each request, the newest.
-        most_alike: runs that say the same, of which one is shown, the newest.
+        most_alike: equivalent runs, of which one is shown, the newest.
         unordered: rows by which the order of writing may differ from that of the runs.
     """
 
@@ -63,9 +63,9 @@ class RelevanceModel:
         sharpness: exponent of stability.
         unseen: weight of a term that at most one entry has: more often a value than the sign of another kind of
             request.
-        least_rarity: least rarity of any other term: where all requests are of one kind, its usual words still tell
+        least_rarity: least rarity of any other term: if all requests are of one kind, its usual words still identify
             the kind.
-        same: similarity from which two texts are taken for one: they tell nothing about what may differ.
+        same: similarity from which two texts count as one: they do not show which words may differ.
     """
 
     intercept: float = -5.34
@@ -87,13 +87,13 @@ RELEVANCE: Final = RelevanceModel()
 
 @dataclass(frozen=True, slots=True)
 class RecalledEntry:
-    """An entry that is worth showing.
+    """An entry to show.
 
     Attributes:
         entry: the past run.
         score: probability of being relevant.
         evidence: the reason, in one line without the entry's or the query's words.
-        others: further runs that say the same, for which this one stands.
+        others: further equivalent runs that this one represents.
     """
 
     entry: Entry
@@ -110,7 +110,7 @@ class EntrySearch:
         self._weights = Learned(rows, _learn_weights)
 
     def forget(self) -> None:
-        """Drop what was learned of requests."""
+        """Drop the learned weights."""
         self._weights.forget()
 
     def __call__(
@@ -123,15 +123,15 @@ class EntrySearch:
         exclude: Collection[str] = (),
         own: bool = False,
     ) -> list[RecalledEntry]:
-        """Return the entries worth showing for a request: those that somebody judged first, then the most relevant.
+        """Return the relevant entries for a request: those with feedback first, then the most relevant.
 
         Args:
             query: the user's words.
-            user: whose entries.
-            policy: how many.
+            user: owner of the entries.
+            policy: limits their number.
             parts: with feedback, without it, or both.
-            exclude: runs (digests) that are not meant.
-            own: in a namespace that users share, those of other users are not meant either.
+            exclude: runs (digests) to leave out.
+            own: If True, leave out entries of other users in a shared namespace.
 
         Raises:
             StorageError: Chroma or the embedder fails.
@@ -171,7 +171,7 @@ class EntrySearch:
                 if _is_meant(row.item, user, exclude, own):
                     meant.append(row.item)
             groups = _by_request(meant)
-            # Where requests are alike, more rows tell the same: reading on took 6 ms at 300 runs and 33 at 3,000.
+            # If requests are alike, more rows add nothing: reading on took 6 ms at 300 runs and 33 at 3,000.
             enough = len(groups) >= rows // 4 or len(meant) == len(near_rows)
             all_read = len(near_rows) < rows or rows >= ROW_LIMITS.most_near
             if asks_once or enough or all_read:
@@ -184,13 +184,13 @@ class EntrySearch:
 def _is_meant(entry: Entry, user: User, exclude: Collection[str], own: bool) -> bool:
     if entry.run in exclude:
         return False
-    # In a namespace that users share, nobody is shown what another named user said.
+    # In a namespace that users share, comments of another named user are not shown.
     return not own or entry.user in ("", user.digest)
 
 
 def _by_request(entries: Iterable[Entry]) -> list[RequestRuns]:
     """Return runs by request and outcome, the newest first."""
-    # Runs of one request that ended otherwise stay apart: a failure tells something else than a success.
+    # Runs of one request with different outcomes are separate: a failure is different evidence from a success.
     groups: dict[tuple[PastRequest, bool], RequestRuns] = {}
     for entry in sorted(entries, key=attrgetter("time"), reverse=True):
         called = "\n".join([call.tool for call in entry.calls])
@@ -201,10 +201,10 @@ def _by_request(entries: Iterable[Entry]) -> list[RequestRuns]:
 
 
 def grouped(recalled_runs: Iterable[RecalledEntry]) -> list[RecalledEntry]:
-    """Return recalled runs with one in place of each group that says the same, in the order given.
+    """Return one recalled run of each group of equivalent runs, in the order given.
 
-    Runs say the same if they ended alike, called the same tools for the same user, and there are not two different
-    critiques or comments on them. A run with a critique stands for its group, else one with a comment.
+    Runs are equivalent if they ended alike, called the same tools for the same user, and do not have different
+    critiques or comments. A run with a critique represents its group, otherwise one with a comment.
     """
     groups: list[list[RecalledEntry]] = []
     for recalled in recalled_runs:
@@ -218,7 +218,7 @@ def grouped(recalled_runs: Iterable[RecalledEntry]) -> list[RecalledEntry]:
 
 
 def _fits_into(recalled: RecalledEntry, group: Iterable[RecalledEntry]) -> bool:
-    """Return True if a run says the same as all runs of a group."""
+    """Return True if a run is equivalent to all runs of a group."""
     # All, not the first: a run without a critique agrees with two that have different ones.
     return all(_say_the_same(recalled.entry, other.entry) for other in group)
 
@@ -244,7 +244,7 @@ def _say_the_same(one: Entry, other: Entry) -> bool:
 
 
 def _agree(one: str, other: str) -> bool:
-    """Return True if two texts are not two different ones."""
+    """Return True unless both texts are given and differ."""
     return one == other or not one or not other
 
 
@@ -256,7 +256,7 @@ class EntryRuns(NamedTuple):
 
     def changes(self, since: int, most: int) -> PastRunChanges:
         version, ids = self.rows.changes(since, self.user)
-        # None: it is not known what changed, so all that matters is read again.
+        # None: the changes are unknown, so all rows are read again.
         if ids is None:
             read = self.rows.latest(self.user, most + ROWS_READ.unordered)
         else:
@@ -264,7 +264,7 @@ class EntryRuns(NamedTuple):
         gone = set(ids or ())
         runs = []
         for entry in read:
-            # A retired entry counts as gone: what is not shown to the model is no example for tools either.
+            # A retired entry counts as deleted: it is not shown to the model, so it is not an example for tools either.
             if self.rows.kind.retired(entry):
                 continue
             succeeded = tuple([call.tool for call in entry.calls if call.status == "ok"])
@@ -277,7 +277,7 @@ class EntryRuns(NamedTuple):
 
 
 class PastRequest(NamedTuple):
-    """The terms of a past request (`terms_of`), and the tools that were called for it, joined; "" if none."""
+    """The terms of a past request (`terms_of`), and the tools that were called for it, joined; "" without calls."""
 
     terms: tuple[str, ...]
     called: str
@@ -298,9 +298,9 @@ class Match(NamedTuple):
         place: in the list of past requests.
         probability: of being relevant: logistic in the next three.
         covered: share of the wording that both have, of that of the one which has more of its own.
-        neighbour: similarity of the past request to the second nearest other one. Where its like are much nearer to
-            it than the new request is, the new one is something else.
-        vote: share of the other past requests that called the same tools, those nearer to the new one counting more.
+        neighbour: similarity of the past request to the second nearest other one. If its neighbours are much nearer to
+            it than the new request, the new one is of another kind.
+        vote: share of the other past requests that called the same tools, weighted by their similarity to the new one.
     """
 
     place: int
@@ -334,8 +334,8 @@ class Similarities(NamedTuple):
 class Incidence(NamedTuple):
     """Terms of texts as (row, column) pairs of a matrix, row by row.
 
-    Sums over them are made without BLAS, which would make work for all cores, and wait for them on a busy machine.
-    It is no index: it lives for one comparison, of all texts with each other.
+    Sums over them are made without BLAS, which would make work for all cores, and wait for them on a busy machine. It
+    is not an index: it exists for one comparison of all texts with each other.
     """
 
     rows: Places
@@ -356,9 +356,9 @@ class Incidence(NamedTuple):
         return cls(np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp), list(numbers), len(texts))
 
     def similarities(self, which: Iterable[int], weight: Floats) -> Similarities:
-        """Return some texts (their places) compared with all, given the weights of the terms."""
+        """Return some texts (their positions) compared with all, given the weights of the terms."""
         sizes: Floats = np.bincount(self.rows, weight[self.columns], minlength=self.texts).astype(np.float64)
-        # Rows are in order, so the terms of a text stand next to each other.
+        # Rows are in order, so the terms of a text are contiguous.
         ends = np.searchsorted(self.rows, np.arange(self.texts + 1))
         places = list(which)
         shared = np.zeros((len(places), self.texts))
@@ -390,7 +390,7 @@ class TermWeights:
             self._learn(Incidence.of(requests))
 
     def of(self, terms: Sequence[str], seen: npt.ArrayLike) -> Floats:
-        """Return their weights; `seen`: how many of the requests that are compared have each."""
+        """Return their weights; `seen`: number of compared requests with each term."""
         # Without learned stability F1 falls from .83 to .78 (office), as names weigh as much as verbs.
         known = _numbers_of(terms, self._seen)
         stability = _numbers_of(terms, self._stability, self._mean)
@@ -467,9 +467,9 @@ def _votes(past: Sequence[PastRequest], similarity: Floats) -> Floats:
     """Return `Match.vote` of each past request, given the similarities of all to the new one."""
     # Without votes F1 falls from .74 to .72 on chained functions (nestful), and nowhere rises by more than .01.
     called = np.array([request.called for request in past])
-    # Runs without calls do not agree: nothing shows what they were about.
+    # Runs without calls do not agree: their kind is unknown.
     same_tools = (called[:, None] == called) & (called != "")
-    # A request has no vote for itself.
+    # A request does not vote for itself.
     pull = np.exp(RELEVANCE.pull * similarity) * ~np.eye(len(past), dtype=bool)
     votes: Floats = (pull * same_tools).sum(axis=1) / np.maximum(pull.sum(axis=1), 1e-9)
     return votes

@@ -1,4 +1,4 @@
-"""The steps of entries at a model call: past runs are shown, disliked tools taken out, the end of a run kept."""
+"""The steps of entries at a model call: past runs are shown, avoided tools removed, finished runs kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.recall import RecalledEntry
 
 StateScore: TypeAlias = Callable[[Any], "bool | float | None"]
-"""Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
+"""Scores a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
 
 
 class Recall(Step[Entries]):
@@ -41,11 +41,13 @@ class Recall(Step[Entries]):
         self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[RecalledEntry]:
-        """Return the past runs that are worth showing."""
+        """Return the past runs to show."""
         return self.method.recollect(call.messages, call.owner, policy=self._policy)
 
     def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
-        """Return a line for each run. Changes that were made, or that nobody makes any more, are only counted in it."""
+        """Return a line for each run. Changes that were made already, or that are not made any more, are only counted
+        in it.
+        """
         if not found:
             return StepOutput(event=to_event(found), notes={"toolmem.recalled": 0})
         shown = self._without_critiques(call, found)
@@ -59,7 +61,7 @@ class Recall(Step[Entries]):
             recalled_of[line] = recalled
 
         def seen(in_request: Sequence[Line]) -> Sequence[Line]:
-            # Only here is it known which lines had room in the request: the ledger counts what a model read.
+            # Recorded here, where the lines with room in the request are known: the ledger counts only shown lines.
             kept = self.drawn(call, in_request)
             runs = []
             for line, recalled in recalled_of.items():
@@ -82,9 +84,9 @@ class Recall(Step[Entries]):
         )
 
     def _hidden(self, call: Call) -> frozenset[str] | None:
-        """Return the tools whose changes are only counted; None: all."""
+        """Return the tools whose changes are only counted; None for all."""
         state = self.core.state_of(self.core.read(call.messages, call.thread_id))
-        # Where requests like this one ended, a change in a past run must not look like the next step.
+        # If similar requests ended at this point, a change in a past run must not look like the next step.
         if ending(self.core, state) is not None:
             return None
         made = set()
@@ -95,7 +97,7 @@ class Recall(Step[Entries]):
     def _without_critiques(self, call: Call, recalled_runs: Sequence[RecalledEntry]) -> list[RecalledEntry]:
         """Return past runs without the critiques that are withheld, or that were found not to help."""
         user = self.core.users.of(call.user_id)
-        # A critique has a record of its own: it may hurt where the run without it helps.
+        # A critique has a record of its own: it may hurt while the run without it helps.
         on_trial: list[Line] = []
         items: dict[str, str] = {}
         for recalled in recalled_runs:
@@ -115,7 +117,7 @@ class Recall(Step[Entries]):
 
 
 class Preferences(Step[Entries]):
-    """Takes out tools that this user rated badly on similar requests; see `PreferenceGuide` for the arguments."""
+    """Removes tools with bad scores of this user on similar requests; see `PreferenceGuide` for the arguments."""
 
     role: ClassVar[str] = "preferences"
     about: ClassVar[str] = "leaves out tools that this user rated badly on similar requests; calls no model"
@@ -129,7 +131,7 @@ class Preferences(Step[Entries]):
         return self.method.preferences(call.messages, user_id=call.user_id, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
-        """Return the tools to leave out, among those that this call offers, if known; something is always left."""
+        """Return the tools to leave out, among those that this call offers, if known; at least one tool remains."""
         # `insisted`: a request that names a tool which is not offered would be an error.
         proposed = left_out(found, names_of(call.offered), keep=self.keep | call.insisted)
         user = self.core.users.of(call.user_id)
@@ -157,7 +159,7 @@ class Reflection(Step[Method]):
     def on_end(self, call: Call) -> StepOutput:
         score = None
         if self._verdict is not None:
-            with self.errors:  # the run is kept all the same
+            with self.errors:  # the run is kept anyway
                 score = score_of("A verdict", self._verdict(call.state))
         core = self.core
         new = core.lifecycle.finish(call.messages, call.owner, success=score)
@@ -167,10 +169,10 @@ class Reflection(Step[Method]):
         return StepOutput(event={"score": score, "learned_turns": new}, notes=notes)
 
     def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
-        """Keep the run with what was done so far, and with the kind of the error: its text may quote somebody.
+        """Keep the run with the calls so far, and with the kind of the error, because its text may quote a user.
 
-        The run's end replaces it if the thread is resumed. Nothing is learned that was not learned as it happened:
-        calls that are pending may be executed then.
+        If the thread is resumed, the run's end replaces it. Pending calls are not learned, because they may be executed
+        then.
         """
         if not isinstance(self.method, Entries):  # steps are kept of runs that went well
             return
@@ -180,7 +182,7 @@ class Reflection(Step[Method]):
         if failed_call is not None:
             messages.append(ToolMessage("", tool_call_id=failed_call, status="error"))
         run, user = core.read(messages, call.thread_id).current, core.users.of(call.user_id)
-        if not core.read_only:  # a verdict on the thread is on what the user saw last: the error
+        if not core.read_only:  # feedback on the thread is about the last answer that the user saw: the error
             with core.lock:
                 core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
         score, comment = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))

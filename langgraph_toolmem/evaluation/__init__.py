@@ -1,4 +1,4 @@
-"""Paired evaluation of an agent with and without the memory; nothing else in the package imports it."""
+"""Paired evaluation of an agent with and without the memory; only the command line imports it."""
 
 from langgraph_toolmem.evaluation.arms import Arm, arms_named
 from langgraph_toolmem.evaluation.figures import Comparison, Figures, Interval, compared, figures_of, pass_hat_k

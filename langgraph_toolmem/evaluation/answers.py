@@ -1,7 +1,7 @@
-"""Answers of the model, kept by request: a run that was interrupted goes on without paying for them again.
+"""Answers of the model, kept by request: an interrupted run continues without paying for them again.
 
-Each answer is appended to ``answers.jsonl`` in the moment it arrives. A request is known by its messages and settings
-without ids, which a restarted run draws anew, and by how often the run made it before.
+Each answer is appended to ``answers.jsonl`` when it arrives. A request is identified by its messages and settings
+without ids, which a restarted run draws again, and by how often the run made it before.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Usage:
 
 
 class BudgetReachedError(Exception):
-    """The budget of the evaluation is used up: the run ends, and a later start goes on with it."""
+    """The budget of the evaluation is used up: the run ends, and a later start continues it."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class EvalBudget:
     """Limits of an evaluation over all its starts.
 
     Attributes:
-        max_model_calls: None: no limit.
+        max_model_calls: None for no limit.
         max_cost: money; needs a price.
         price: of the model's tokens.
         spent: so far.
@@ -92,7 +92,7 @@ class EvalBudget:
             raise ConfigurationError("a limit of the cost needs the price of the tokens: --price IN:OUT[:CACHED]")
 
     def check(self) -> None:
-        """Raise BudgetReachedError if nothing is left."""
+        """Raise BudgetReachedError if the budget is used up."""
         if self.max_model_calls is not None and self.spent.model_calls >= self.max_model_calls:
             raise BudgetReachedError(f"the budget of {self.max_model_calls:,} model calls is used up")
         # The price of a call is known once it is answered, so the last one may go beyond the limit.
@@ -139,7 +139,7 @@ class PaidAnswer:
 
     @classmethod
     def from_plain(cls, item: Mapping[str, Any]) -> PaidAnswer:
-        """Return the answer of a line. Raises ValueError, TypeError or KeyError if it holds none."""
+        """Return the answer of a line. Raises ValueError, TypeError or KeyError if it contains none."""
         fields = dict(item)
         fields["usage"] = Usage(**item["usage"])
         return cls(**fields)
@@ -202,9 +202,8 @@ class Keeper:
 
     Attributes:
         usage: of the run, kept answers included.
-        kept_usage: of the kept answers alone.
-        stopped: why the run cannot be finished now: the budget, or an error of the provider that a later start may
-            not meet again. None while all is well.
+        kept_usage: only of the kept answers.
+        stopped: why the run cannot be finished now: the budget, or a temporary error of the provider; otherwise None.
     """
 
     def __init__(self, run: str, answers: Answers, budget: EvalBudget) -> None:
@@ -212,7 +211,7 @@ class Keeper:
         self.usage, self.kept_usage = Usage(), Usage()
         self.stopped: Exception | None = None
         self._times: Counter[str] = Counter()
-        # Guards the counts; the agent may ask the model in several threads.
+        # Guards the counts; the agent may call the model in several threads.
         self._lock = threading.Lock()
 
     def key_of(self, messages: Sequence[BaseMessage], stop: Any, kwargs: Mapping[str, Any]) -> RequestKey:
@@ -225,7 +224,7 @@ class Keeper:
         return RequestKey(self.run, request, nth)
 
     def kept(self, key: RequestKey, *, counts: bool = True) -> AIMessage | None:
-        """Return the kept answer to a request, if there is one; with `counts` its usage is the run's."""
+        """Return the kept answer to a request, or None; with `counts` its usage is added to the run's."""
         answer = self._answers.find(key)
         if answer is None:
             return None
@@ -236,13 +235,13 @@ class Keeper:
         return answer.to_message()
 
     def keep(self, key: RequestKey, message: AIMessage) -> None:
-        """Keep an answer that is not the agent's model's, such as a simulated user's: it counts nowhere."""
+        """Keep an answer of another model, such as a simulated user's, without counting it."""
         self._answers.append(PaidAnswer.to(key, message, Usage()))
 
     @contextmanager
     def asking(self, key: RequestKey) -> Iterator[Reply]:
-        """Ask the model within it: yields the place for the answer, and keeps the answer at the end."""
-        # An agent that catches the error of a used budget, and asks again, gets no further.
+        """Yield the place for the model's answer, and keep the answer at the end of the block."""
+        # An agent that catches the error of a used budget cannot continue by asking again.
         if isinstance(self.stopped, BudgetReachedError):
             raise self.stopped
         try:
@@ -257,7 +256,7 @@ class Keeper:
             if _may_pass(error):
                 self.stopped = error
             raise
-        # A stream that its reader left before the end, or an empty one: there is nothing to keep.
+        # A stream that its reader left before the end, or an empty one: it is not kept.
         if reply.message is None:
             return
         usage = _usage_of(reply.message, time.perf_counter() - began)
@@ -290,11 +289,11 @@ def _usage_of(message: AIMessage, seconds: float) -> Usage:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return True for an error that another start may not meet: a rate limit, or a server that failed."""
+    """Return True for a temporary error: a rate limit, or a failed server."""
     status = _status_of(error)
     if status is not None:
         return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    # By name: a provider's package is no dependency, and each has classes of its own.
+    # By name: providers' packages are not dependencies, and each has classes of its own.
     names = {kind.__name__ for kind in type(error).__mro__}
     return not names.isdisjoint(_UNREACHABLE)
 
@@ -312,7 +311,7 @@ def _status_of(error: BaseException) -> int | None:
 
 
 def lines_of(path: Path) -> list[str]:
-    """Return the whole lines of a file; a last one that was cut while it was written is left out."""
+    """Return the whole lines of a file; a truncated last one is left out."""
     if not path.exists():
         return []
     *whole, _cut = path.read_text(encoding="utf-8").split("\n")
@@ -325,7 +324,7 @@ def append_line(path: Path, line: str) -> None:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
-                # A kill cut the last line short: `lines_of` did not read it, so it is no answer and no run.
+                # A kill cut the last line short: `lines_of` skips it.
                 size = path.read_bytes().rfind(b"\n") + 1
                 file.truncate(size)
         file.write(line.encode() + b"\n")
@@ -336,7 +335,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 class _Keeps:
-    """Serves kept answers where the model would generate one."""
+    """Serves kept answers before the model generates one."""
 
     _keeper: Any
 
@@ -362,7 +361,7 @@ class _Keeps:
 
 
 class _KeepsStreams:
-    """The same where the model streams."""
+    """The same for a model that streams."""
 
     _keeper: Any
 
@@ -383,7 +382,7 @@ class _KeepsStreams:
 
 
 class _KeepsAsyncStreams:
-    """The same where the model has async code of its own to stream."""
+    """The same for a model with its own async code to stream."""
 
     _keeper: Any
 
@@ -410,7 +409,7 @@ def with_kept_answers(model: Model, keeper: Keeper) -> Model:
     """Return a copy of a chat model, of a subclass with the same name, whose answers a keeper keeps.
 
     Raises:
-        ConfigurationError: it is no chat model, such as one that has tools bound.
+        ConfigurationError: it is not a chat model, such as one with bound tools.
     """
     if not isinstance(model, BaseChatModel):
         raise ConfigurationError(

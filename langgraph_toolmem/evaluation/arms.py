@@ -20,8 +20,8 @@ class Arm:
     """One way to run the agent.
 
     Attributes:
-        name: unique in the evaluation; a repeated arm has a number behind it: "without#2".
-        options: of `tool_memory_middleware`; None: the agent runs without a memory.
+        name: unique in the evaluation; a repeated arm has a number after it: "without#2".
+        options: of `tool_memory_middleware`; None for an agent without a memory.
     """
 
     name: str
@@ -37,7 +37,7 @@ _HINTS_ALONE: Final[Options] = {"shortcut": False, "suggest": True, "recall": Tr
 _ARM_OPTIONS: Final[Mapping[str, Options]] = {
     "with": {},
     "shadow": {"shortcut": InertiaPolicy(shadow=True)},
-    # Without the shortcut: a request that it answers in the model's place shows nothing of these features.
+    # Without the shortcut: a request that it answers does not show these features.
     "prefetch": {"shortcut": False, "prefetch": True},
     "hints": _HINTS_ALONE,
     "tool_search": {"shortcut": False, "tool_search": True},
@@ -55,7 +55,7 @@ def arms_named(names: Sequence[str], *, may_write: Collection[str] = ()) -> list
         may_write: names of tools that the arms "changes" and "all" may call without the model.
 
     Raises:
-        ConfigurationError: a name is unknown, or an arm lacks what it needs.
+        ConfigurationError: a name is unknown, or an arm lacks its tools.
     """
     known = {WITHOUT, *_ARM_OPTIONS, _CHANGES, "all"}
     arms: list[Arm] = []
@@ -75,7 +75,7 @@ def arms_named(names: Sequence[str], *, may_write: Collection[str] = ()) -> list
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return a sentence with the known name that is most like an unknown one; "" if none is."""
+    """Return a sentence with the known name that is most similar to an unknown one, or ""."""
     meant = nearest(name, known)
     return f" Did you mean {meant!r}?" if meant else ""
 
@@ -89,7 +89,7 @@ def _options_of(name: str, may_write: frozenset[str]) -> Options | None:
             raise ConfigurationError("the arm 'changes' needs the tools that may change something: --may-write NAME")
         return {"shortcut": InertiaPolicy(may_write=may_write)}
     if name == "all":
-        # Without tools by name it makes look-ups alone, as by default.
+        # Without named tools it makes only look-ups, as by default.
         shortcut = InertiaPolicy(may_write=may_write) if may_write else True
         return {**_HINTS_ALONE, "shortcut": shortcut, "prefetch": True}
     return _ARM_OPTIONS[name]

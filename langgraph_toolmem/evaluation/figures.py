@@ -89,7 +89,7 @@ class Comparison:
 
 
 def pass_hat_k(successes: int, trials: int, k: int) -> float:
-    """Return the chance that k trials drawn from those of a task all succeed: C(successes, k) / C(trials, k).
+    """Return the probability that k trials drawn from those of a task all succeed: C(successes, k) / C(trials, k).
 
     Source: Yao et al. 2024, tau-bench.
 
@@ -146,7 +146,7 @@ def figures_of(arm: str, records: Iterable[RunRecord]) -> Figures:
 
 def _pass_k(of_tasks: Sequence[Sequence[bool]]) -> dict[int, float]:
     """Return k -> pass^k, the mean over tasks, for each k that all tasks have trials for."""
-    # For a greater k, a task with fewer trials would say nothing.
+    # For a greater k, a task with fewer trials is undefined.
     trials = min((len(successes) for successes in of_tasks), default=0)
     pass_k: dict[int, float] = {}
     for k in range(1, trials + 1):
@@ -158,7 +158,7 @@ def _pass_k(of_tasks: Sequence[Sequence[bool]]) -> dict[int, float]:
 def compared(
     arm: str, against: str, records: Sequence[RunRecord], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Compare an arm with another on the runs that both have.
+    """Compare an arm with another on their common runs.
 
     The bootstrap draws tasks, not runs: trials of one task are not independent.
 
@@ -184,7 +184,7 @@ def compared(
         if pair.own.success != pair.other.success:
             changed.append(place)
     differences: dict[str, Interval] = {}
-    # Each metric draws the same tasks, since each bootstrap starts from the seed.
+    # Each metric draws the same tasks, because each bootstrap starts from the seed.
     for metric in METRICS:
         of_tasks: list[list[float]] = []
         for pairs in by_task.values():

@@ -12,7 +12,7 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.evaluation.answers import Usage, append_line, lines_of
 
-# A judge may add up parts, such as ten times .1: that is less than 1.
+# A judge may add up parts, such as ten times .1, which is less than 1.
 SUCCESS: Final = 1 - 1e-6
 
 
@@ -31,7 +31,7 @@ class RunRecord:
         seconds: from the first message to the score; answers kept from an interrupted start count with their own time.
         cost: money; None without a price.
         memory_calls: steps that the memory took in the model's place.
-        error: the kind and text of an error that ended the run; "" if none did.
+        error: the kind and text of an error that ended the run, or "".
         folder: the memory's folder after the run, if it was kept.
         trace: one line for each step.
         details: the source's own.

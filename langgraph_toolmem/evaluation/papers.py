@@ -1,8 +1,8 @@
 """The comparisons of the papers, as arms of an evaluation: `toolmem eval --like autotool`.
 
-An arm is a paper's method with one setting changed, as in its table of baselines and ablations, where this package has
-that as a policy. The papers' own figures are of other agents, models and tasks: they follow the result to show
-its size, and are no target.
+An arm is a paper's method with one setting changed, as in its table of baselines and ablations, if this package has it
+as a policy. The papers' own figures are of other agents, models and tasks: they follow the result for comparison, and
+are not a target.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PaperComparison:
         title: of the method, with its source.
         model: of the paper's agent.
         arms: the first is the agent without the memory.
-        reported: the paper's figures; empty where none is known.
+        reported: the paper's figures; empty if unknown.
     """
 
     title: str
@@ -61,12 +61,12 @@ class PaperComparison:
 
 
 def _alone(**options: Any) -> Options:
-    """Return options of hints without the shortcut, so that an arm shows the hints' effect alone."""
+    """Return options of hints without the shortcut, so that an arm shows only the hints' effect."""
     return {"shortcut": False, **options}
 
 
 def _arms(methods: Mapping[str, Options]) -> tuple[Arm, ...]:
-    """Return an arm for each method, behind the one without the memory: the others are compared with the first."""
+    """Return an arm for each method, after the arm without the memory, with which the others are compared."""
     arms = [Arm(WITHOUT)]
     for name, options in methods.items():
         arms.append(Arm(name, options))
@@ -129,7 +129,7 @@ def _sga_mcts() -> PaperComparison:
 
 def _memtoolagent() -> PaperComparison:
     arms = {
-        # The paper's fixed numbers: no run is left out for being improbable (least=0).
+        # The paper's fixed numbers: improbable runs are not left out (least=0).
         "n 5": _alone(recall=RecallPolicy(least=0.0, max_n=5)),
         "n 10": _alone(recall=RecallPolicy(least=0.0, max_n=10)),
         "n 15": _alone(recall=RecallPolicy(least=0.0, max_n=15)),
@@ -165,7 +165,7 @@ def comparison_of(paper: str) -> PaperComparison:
         paper: "autotool", "sit-graph", "sga-mcts" or "memtoolagent".
 
     Raises:
-        ConfigurationError: the name is unknown, or the paper's method is no feature of an agent.
+        ConfigurationError: the name is unknown, or the paper's method is not a feature of an agent.
     """
     if paper == "naviagent":
         raise ConfigurationError(NAVIAGENT)

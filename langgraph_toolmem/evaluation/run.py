@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=BaseChatModel)
 TRACE_CHARS: Final = 240
 """Characters of one line of a trace."""
 RECURSION_LIMIT: Final = 200
-"""Steps of a graph for one message of the user: an agent that goes round in circles fails its task."""
+"""Limit of graph steps for one user message: an agent in a loop fails its task."""
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ class EvalRun:
         seed: the same for a task and trial in all arms.
         thread_id: of the conversation.
         keeper: counts and keeps the model's answers.
-        memory: None in an arm without.
-        messages: of the thread, once it was played.
+        memory: None in an arm without the memory.
+        messages: of the thread, after the run.
         state: the graph's last state.
         world: for the factory and the check to share, such as a database.
     """
@@ -61,7 +61,7 @@ class EvalRun:
     world: Any = None
 
     def model(self, model: Model) -> Model:
-        """Return a copy of a chat model whose calls are counted, kept for a restart, and held to the budget."""
+        """Return a copy of a chat model whose calls are counted, kept for a restart, and limited by the budget."""
         return with_kept_answers(model, self.keeper)
 
     def middleware(self, outer: Sequence[Any] = ()) -> list[Any]:
@@ -73,13 +73,13 @@ class EvalRun:
         return tool_memory_middleware(self.memory, outer=outer, **(self.arm.options or {}))
 
     def with_memory(self, model: Model, tools: Iterable[Any]) -> Model:
-        """Return the model with the memory in front of it, for any graph; `model` itself in an arm without."""
+        """Return the model with the memory before it, for any graph; `model` itself in an arm without the memory."""
         if self.memory is None:
             return model
         from langgraph_toolmem.models import with_tool_memory
 
         options = dict(self.arm.options or {})
-        # The arm "hints" has it, but there is no end of a run at a model.
+        # The arm "hints" has it, but at a model there is no end of a run.
         options.pop("reflect", None)
         if options.pop("tool_search", False):
             raise ConfigurationError("tool search needs run.middleware(): a wrapped model cannot reveal tools")
@@ -102,7 +102,7 @@ class TaskOutcome:
 
 
 def play_messages(run: EvalRun, agent: Any, *, asynchronous: bool = False) -> None:
-    """Say the user's messages to a graph, one after the other; fill in `run.messages` and `run.state`."""
+    """Send the user's messages to a graph, one after the other; fill in `run.messages` and `run.state`."""
     config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": RECURSION_LIMIT}
     keeps_thread = bool(getattr(agent, "checkpointer", None))
     for number, text in enumerate(run.task.messages):
@@ -119,7 +119,7 @@ def play_messages(run: EvalRun, agent: Any, *, asynchronous: bool = False) -> No
 
 
 def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
-    """Return one line for each step of a run: the user's words, calls with who made them, results, answers."""
+    """Return one line for each step of a run: the user's words, calls with their author, results, answers."""
     lines: list[str] = []
     for message in messages:
         if isinstance(message, HumanMessage):
@@ -127,7 +127,7 @@ def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
         elif isinstance(message, ToolMessage):
             lines.append(f"result: {message.text}")
         elif isinstance(message, AIMessage):
-            # The traces of two arms stand side by side: they differ first in who made a call.
+            # The traces of two arms are shown side by side: they differ first in the author of a call.
             who = "memory" if made_by_memory(message) else "model"
             if message.text:
                 lines.append(f"{who}: {message.text}")
@@ -137,5 +137,5 @@ def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
 
 
 def made_by_memory(message: BaseMessage) -> bool:
-    """Return True for a message that no model made."""
+    """Return True for a message of the memory."""
     return isinstance(message, AIMessage) and "toolmem" in message.additional_kwargs

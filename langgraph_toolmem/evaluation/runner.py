@@ -2,14 +2,14 @@
 
 Folder of an evaluation::
 
-    settings.json    what is evaluated: another start must name the same
+    settings.json    the settings, which another start must repeat
     answers.jsonl    each answer of the model, as it arrived
     runs.jsonl       each finished run
     memory/ARM-N     the memory of an arm after its N-th train run
 
 A run works on a copy of its arm's memory. A finished train run leaves the copy as the arm's memory; a test run discards
-it, so trials are independent. With `learn_from_tests` test runs leave theirs too. A run that was interrupted left
-nothing, so it starts again from the same memory, and the kept answers bring it to the same point.
+it, so trials are independent. With `learn_from_tests` test runs leave theirs too. An interrupted run leaves no memory,
+so it starts again from the same memory, and the kept answers bring it to the same point.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ ERROR_CHARS: Final = 300
 
 
 class EvalStoppedError(ToolMemoryError):
-    """The evaluation stopped before its end; the same call goes on with it."""
+    """The evaluation stopped before its end; the same call continues it."""
 
 
 class TaskSource(Protocol):
-    """Tasks, and how an agent does them."""
+    """Tasks, and the way in which an agent does them."""
 
     name: str
 
@@ -51,10 +51,10 @@ class TaskSource(Protocol):
         """Return all tasks, in their order."""
 
     def identity(self) -> str:
-        """Return a text that is another for other tasks."""
+        """Return a text that differs for other tasks."""
 
     def play(self, run: EvalRun) -> TaskOutcome:
-        """Have the agent do a task, and return its score and messages."""
+        """Run the agent on a task, and return its score and messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class EvalSettings:
     """Settings of an evaluation.
 
     Attributes:
-        arms: the first is the one that the others are compared with.
+        arms: the others are compared with the first.
         trials: of each test task.
         seed: of all runs.
-        agent: names the agent in the folder, so that another one does not go on with it.
+        agent: names the agent in the folder, so that another agent does not continue it.
         memory: arguments of `ToolMemory`, such as ``{"reads": {"get_*"}}``.
-        train: False: leave the train tasks out.
+        train: If False, leave the train tasks out.
         learn_from_tests: keep what the memory learns in test runs, in their order.
     """
 
@@ -110,7 +110,7 @@ class Result:
     currency: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in JSON's types; of runs with another outcome the traces, side by side."""
+        """Return the result in JSON's types, with the traces of runs with another outcome."""
         changed: list[dict[str, Any]] = []
         for comparison in self.comparisons:
             for task, trial in comparison.changed:
@@ -152,7 +152,7 @@ class Evaluation:
     Args:
         source: the tasks.
         settings: see there.
-        folder: of the evaluation; a start in the folder of an unfinished one goes on with it.
+        folder: of the evaluation; a start in the folder of an unfinished one continues it.
         budget: limits over all starts.
 
     Raises:
@@ -169,7 +169,7 @@ class Evaluation:
         self._check_settings()
         self._answers = Answers(folder / "answers.jsonl")
         self._journal = Journal(folder / "runs.jsonl")
-        # The budget holds over all starts, so that a loop of restarts does not pay without end.
+        # The budget covers all starts, so that a loop of restarts does not pay without end.
         self._budget.spent.add(self._answers.usage)
         self._plan = list(self._planned())
 
@@ -196,7 +196,7 @@ class Evaluation:
             return
         before = loads(path.read_text(encoding="utf-8"))
         other = [name for name, value in now.items() if before.get(name) != value]
-        # Figures of two evaluations in one journal would compare runs that have nothing to do with each other.
+        # Figures of two evaluations in one journal would compare unrelated runs.
         if other:
             raise ConfigurationError(
                 f"{self._folder} has an evaluation with another {', '.join(other)}. Name another folder, or delete it."
@@ -206,7 +206,7 @@ class Evaluation:
         tasks, settings = self._source.tasks(), self._settings
         if settings.train:
             for task in tasks:
-                # An arm without a memory learns nothing, so its train runs would be paid for nothing.
+                # An arm without a memory does not learn, so its train runs would be wasted.
                 for arm in settings.arms:
                     if task.split == "train" and arm.remembers:
                         yield _Planned(task, arm, 0)
@@ -224,7 +224,7 @@ class Evaluation:
             on_run: is called with each run, also with those that an earlier start finished.
 
         Raises:
-            EvalStoppedError: the budget is used up, or the provider refuses: the same call later goes on.
+            EvalStoppedError: the budget is used up, or the provider refuses: the same call later continues.
         """
         for planned in self._plan:
             record = self._journal.find(planned.arm.name, planned.task.id, planned.trial)
@@ -279,8 +279,8 @@ class Evaluation:
             folder = self._keep(run.arm, work)
         record = self._record_of(run, outcome, error, seconds, folder)
         before = self._journal.folder_of(run.arm.name)
-        # The memory that a line names is there, whenever a kill comes: the new one was renamed before this line, and
-        # the old one is deleted after it.
+        # The memory that a line names exists at any kill: the new one was renamed before this line, and the old one is
+        # deleted after it.
         self._journal.append(record)
         if before and folder:
             shutil.rmtree(self._folder / "memory" / before, ignore_errors=True)
@@ -289,7 +289,7 @@ class Evaluation:
     def _begin(self, planned: _Planned, work: Path) -> EvalRun:
         """Return a run with its seed, its thread, its keeper of answers, and its copy of the arm's memory."""
         task, arm, trial = planned.task, planned.arm, planned.trial
-        # By task and trial alone, so that all arms have the same seeds; 28 bits fit a signed 32-bit integer.
+        # Only by task and trial, so that all arms have the same seeds; 28 bits fit a signed 32-bit integer.
         seed = int(digest("seed", self._settings.seed, task.id, trial)[:7], 16)
         thread = digest("thread", task.split, task.id, trial)
         keeper = Keeper(f"{arm.name}/{task.id}/{trial}", self._answers, self._budget)
@@ -328,12 +328,12 @@ class Evaluation:
         try:
             outcome = self._source.play(run)
         except ConfigurationError:
-            raise  # it would end every run alike
+            raise  # it would end every run in the same way
         except Exception as failed:  # noqa: BLE001 - an agent that fails has failed its task
             log_failure(logger, logging.INFO, "a run of the evaluation ended with an error", error=failed)
             error = shortened(f"{type(failed).__name__}: {failed}", ERROR_CHARS)
-        # A used budget or a rate limit says nothing about the agent, whatever it made of the error: the run counts
-        # only once it went through.
+        # A used budget or a rate limit is unrelated to the agent, even if the agent handles the error: the run counts
+        # only after it went through.
         stopped = run.keeper.stopped
         if stopped is not None:
             raise EvalStoppedError(
@@ -370,7 +370,7 @@ class Evaluation:
                 number += 1
         name = f"{arm.name.replace('#', '-')}-{number:05}"
         target = self._folder / "memory" / name
-        # A kill between this and the journal's line has left one.
+        # A kill between this and the journal's line leaves one.
         shutil.rmtree(target, ignore_errors=True)
         work.rename(target)
         return name

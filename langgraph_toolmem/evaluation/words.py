@@ -89,7 +89,8 @@ def page_of(result: Result) -> str:
     body += _side_by_side(result)
     body.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
     style = (resources.files("langgraph_toolmem.page") / "assets" / "page.css").read_text(encoding="utf-8")
-    # Traces hold texts of models and tools. They are escaped, and the browser may run and load nothing from the page.
+    # Traces contain texts of models and tools. They are escaped, and the browser must not run or load anything from the
+    # page.
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">

@@ -1,4 +1,4 @@
-"""Past requests and the calls that followed them; the nearest ones, and their values carried over.
+"""Past requests and the calls that followed them: the search for the nearest, and the transfer of their values.
 
 The nearest cases are found through an inverted index over words and word pairs with bounded postings. A value of an old
 call is carried over by aligning the old request's wording with the new one and making the same replacements in it.
@@ -28,19 +28,19 @@ from langgraph_toolmem.text.words import words
 
 @dataclass(frozen=True, slots=True)
 class CaseLimits:
-    """Numbers of requests that are kept and looked at.
+    """Limits of kept and compared requests.
 
     Attributes:
-        cases: requests; the oldest leave.
+        cases: kept requests; the oldest are dropped.
         postings: latest requests that are found by one term.
-        terms: heaviest terms of a request by which others are looked up.
-        asked_terms: the same of the words before it.
-        longlist: requests that are looked at, by shared words.
-        shortlist: times k of them that went the same way are compared both ways.
+        terms: heaviest terms of a request that are looked up.
+        asked_terms: the same for the words before it.
+        longlist: requests that are read, by shared words.
+        shortlist: this times k of those with the same calls are compared in both directions.
         queries: requests whose look-up is kept.
-        calls: calls of a request that are kept.
-        words: words of a request that are compared: the differences of two texts of 6,000 equal signs took 5 s.
-        asked_words: latest words before a request that are compared.
+        calls: kept calls of a request.
+        words: compared words of a request: the differences of two texts of 6,000 equal signs took 5 s.
+        asked_words: latest compared words before a request.
     """
 
     cases: int = 20_000
@@ -66,8 +66,8 @@ class CaseCall:
         tool: its tool.
         args: its arguments as JSON.
         status: as of an `ExecutedCall`.
-        sources: per argument, descriptors of the sources that had its value, as JSON; None for a call that the memory
-            made: it teaches nothing.
+        sources: per argument, descriptors of the sources that had its value, as JSON; None for a call of the memory,
+            which is not learned.
         further: other calls of the same turn.
     """
 
@@ -82,14 +82,14 @@ class CaseCall:
 
     @property
     def rank(self) -> tuple[bool, str, str, str, str, int]:
-        """The lowest one stays of two calls at one position, in whatever order they arrive."""
-        # Of a fork the model's call stays, not the memory's: False comes before True.
+        """The sort key of two calls at one position: the lower one is kept, in any order of arrival."""
+        # Of a fork the model's call is kept, not the memory's: False comes before True.
         return self.sources is None, self.tool, self.args, self.status, self.sources or "", self.further
 
 
 @dataclass(slots=True)
 class PastCase:
-    """A past request, what it answered, and what followed.
+    """A past request, the words that it answers, and its calls.
 
     Attributes:
         text: the request; "" until it is known: its calls may come before it.
@@ -118,7 +118,7 @@ class PastCase:
     def went(self, prefix: Sequence[tuple[str, str]]) -> bool:
         """Return True if the first calls are these (tool, status)."""
         if prefix:
-            # The last one tells most requests apart; only the others are looked at in full.
+            # The last call distinguishes most requests; only matching ones are compared in full.
             last = self.calls.get(len(prefix) - 1)
             if last is None or (last.tool, last.status) != prefix[-1]:
                 return False
@@ -133,7 +133,7 @@ class PastCase:
         call = self.calls.get(position)
         if call is None:
             return position in self.answers
-        # A call of the memory's own says nothing about the model's choice.
+        # A call of the memory is not evidence about the model's choice.
         return call.sources is not None
 
 
@@ -158,7 +158,7 @@ CASES: Final = shapes.RowsOf(
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A past request near this one, and what came next in it.
+    """A past request near this one, and its next call.
 
     Attributes:
         text: the past request; `asked`: the words that it answered; `request`: the request that it is near to.
@@ -184,7 +184,7 @@ class Neighbour:
 
     @cached_property
     def carried(self) -> dict[str, Any]:
-        """The arguments in the terms of the new request (`carry_over`)."""
+        """The arguments for the new request (`carry_over`)."""
         carried = {}
         for name, value in self.args.items():
             carried[name] = carry_over(value, self.text, self.request).value
@@ -203,15 +203,15 @@ def _terms(text: str) -> tuple[str, ...]:
 def _asked_terms(asked: str) -> tuple[str, ...]:
     """Return the words that a request answers, distinct from its own."""
     latest = words(asked)[-CASE_LIMITS.asked_words :]
-    # The mark keeps them apart from the request's own words in the one index.
+    # The mark separates them from the request's own words in the common index.
     return tuple(dict.fromkeys([f"\x1f{word}" for word in latest]))
 
 
 class _Weights(dict[int, float]):
     """Number of requests with a term -> its weight.
 
-    A term seen once at most weighs 0.25: it is a name or a number more often than a sign of another request. Any other
-    weighs 0.5 at least: where all requests are of one kind, its usual words still tell the kind.
+    A term seen at most once weighs 0.25: it is a name or a number more often than a sign of another request. Any other
+    term weighs at least 0.5: if all requests are of one kind, its usual words still identify the kind.
     """
 
     def __init__(self, requests: int) -> None:
@@ -231,7 +231,7 @@ class SimilarCase(NamedTuple):
 
 
 class _Query:
-    """One request's look-up, kept until the next request is indexed: its further turns ask the same."""
+    """One request's look-up, kept until the next request is indexed, because its further turns repeat it."""
 
     def __init__(self, own: Mapping[str, float], before: Mapping[str, float], ranked: list[str]) -> None:
         self.own, self.before, self.ranked = own, before, ranked
@@ -241,10 +241,10 @@ class _Query:
 
 
 class CaseIndex:
-    """Bounded memory of past requests. Where there are too many, the oldest leave.
+    """Bounded memory of past requests. If there are too many, the oldest are dropped.
 
-    It is an index of its own: requests come and go one by one and are compared both ways (Dice coefficient), while BM25
-    of `LexicalIndex` measures how well a fixed set of texts answers a query.
+    It is a separate index: requests are added and removed one by one and compared in both directions (Dice
+    coefficient), while BM25 of `LexicalIndex` measures how well a fixed set of texts answers a query.
 
     On disk a request is ``[text, user, calls, answers, asked]``, with ``calls`` ``{position: [tool, args, status,
     sources, further]}`` and ``answers`` ``{position: None}``.
@@ -266,7 +266,7 @@ class CaseIndex:
             return
         case = self._case(case_id)
         case.text, case.user, case.asked = text, user, asked
-        # Its calls may have come before it: in order of the requests, as an index that is rebuilt has them.
+        # Its calls may have come before it: kept in the order of the requests, as in a rebuilt index.
         self.cases[case_id] = self.cases.pop(case_id)
         self._index(case_id, case)
 
@@ -295,7 +295,7 @@ class CaseIndex:
     ) -> None:
         """Add the call at `position` after the request; `further` other calls were made in the same turn.
 
-        Of two calls at one position (a fork), the same one stays in any order.
+        Of two calls at one position (a fork), the same one is kept in any order.
         """
         if position >= CASE_LIMITS.calls:
             return
@@ -317,7 +317,7 @@ class CaseIndex:
             for term in _all_terms(case):
                 self._seen[term] -= 1
                 posted = self._postings[term]
-                if case_id in posted:  # it may have left a full posting
+                if case_id in posted:  # it may have been dropped from a full posting
                     posted.remove(case_id)
                 if not self._seen[term]:
                     del self._postings[term], self._seen[term]
@@ -330,7 +330,7 @@ class CaseIndex:
         for case_id in mine:
             del self.cases[case_id]
         if mine:
-            # Requests that had to leave a full posting come back, as in an index that is loaded from the disk.
+            # Requests that were dropped from a full posting return, as in an index that is loaded from the disk.
             self._rebuild()
         return len(mine)
 
@@ -348,7 +348,7 @@ class CaseIndex:
             self._index(case_id, case)
 
     def _index(self, case_id: str, case: PastCase) -> None:
-        # A new request changes the weights of terms, and so the similarities that are kept.
+        # A new request changes the weights of terms, and so the kept similarities.
         self._queries.clear()
         longest = CASE_LIMITS.postings
         for term in _all_terms(case):
@@ -361,7 +361,7 @@ class CaseIndex:
     # --- reading ---
 
     def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
-        # A weight depends on two counts alone, so terms that were seen equally often share it.
+        # A weight depends only on two counts, so terms that were seen equally often share it.
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
         # `map` runs in C: 80 terms are weighed at every request, and many more of long ones.
@@ -387,7 +387,7 @@ class CaseIndex:
     def nearest(
         self, text: str, prefix: list[tuple[str, str]], *, k: int = 3, exclude: str = "", asked: str = ""
     ) -> list[Neighbour]:
-        """Return the nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first.
+        """Return the nearest past requests whose first calls (tool, status) equal `prefix`, most similar first.
 
         A request that answered other words than `asked` counts less.
         """
@@ -399,7 +399,7 @@ class CaseIndex:
             if case_id == exclude or not case.went(prefix) or not case.says_what_came_at(position):
                 continue
             same_way.append(SimilarCase(self._compared(query, case_id), case_id))
-            # `ranked` counts what is shared, not what is left over: more than asked for are compared both ways.
+            # `ranked` counts shared words, not the other words: more than `k` are compared in both directions.
             if len(same_way) >= CASE_LIMITS.shortlist * k:
                 break
 
@@ -418,7 +418,7 @@ class CaseIndex:
         return query.similar
 
     def _query(self, text: str, asked: str) -> _Query:
-        """Return what is known of a request: its weights, and the requests that share most with it."""
+        """Return the look-up of a request: its weights, and the requests that share most with it."""
         key = digest(text, asked)
         query = self._queries.get(key)
         if query is not None:
@@ -430,11 +430,11 @@ class CaseIndex:
             for case_id in self._postings[term]:
                 scores[case_id] += weight
         if not scores.keys() <= self.cases.keys():
-            # Ctrl-C within `remove` leaves postings of a request that is gone.
+            # Ctrl-C within `remove` leaves postings of a deleted request.
             self._rebuild()
             return self._query(text, asked)
         ranked = sorted(scores, key=scores.__getitem__, reverse=True)[: CASE_LIMITS.longlist]
-        # A turn's model calls ask the same. The threads of a host take turns, so a few are kept.
+        # The model calls of a turn repeat the look-up. The threads of a host take turns, so a few are kept.
         if len(self._queries) >= CASE_LIMITS.queries:
             self._queries.clear()
         query = self._queries[key] = _Query(own, before, ranked)
@@ -446,21 +446,22 @@ class CaseIndex:
             case = self.cases[case_id]
             near = self._similarity(query.own, query.norm, _terms(case.text))
             if query.before or case.asked:
-                # "Yes" to another question is another request: one that answered words of which it shares none counts
-                # half.
+                # "Yes" to another question is another request: without a shared word in the question, it counts half.
                 before = self._similarity(query.before, query.norm_before, _asked_terms(case.asked))
                 near *= 0.5 + (1 - 0.5) * before
             query.similarities[case_id] = near
         return near
 
     def alike(self, state: RunState) -> Iterator[str]:
-        """Yield the past requests that share most words with a run's latest one, whatever they led to."""
+        """Yield the past requests that share most words with a run's latest one, for any continuation."""
         for case_id in self._query(state.user.raw, state.asked).ranked:
             if case_id != state.user_key:
                 yield case_id
 
     def led_to(self, case_id: str, tool: str) -> bool:
-        """Return True if the model called a tool after a request: a call of the memory's own makes nothing familiar."""
+        """Return True if the model called a tool after a request: calls of the memory do not make a request
+        familiar.
+        """
         for call in self.cases[case_id].calls.values():
             if call.tool == tool and call.sources is not None:
                 return True
@@ -471,7 +472,7 @@ class CaseIndex:
         return self._postings.get(term, [])
 
     def went_without(self, case_id: str, tool: str) -> bool:
-        """Return True if a request was answered, and neither the model nor the memory called a tool for it."""
+        """Return True if a request was answered without a call of the tool by the model or the memory."""
         case = self.cases[case_id]
         if not case.answers:
             return False
@@ -481,7 +482,7 @@ class CaseIndex:
         return True
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
-        """Return the heaviest terms that a past request has; of equally heavy ones the last by alphabet."""
+        """Return the heaviest terms of a past request; of equally heavy ones the last by alphabet."""
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]
         if len(known) <= most:
             return known
@@ -524,7 +525,7 @@ class CaseIndex:
 
     def load(self, plain: Mapping[str, list[Any]]) -> None:
         """Replace all requests by those that `to_plain` wrote."""
-        # The index itself is not on disk: it is what the requests make it.
+        # The index itself is not on disk: it is rebuilt from the requests.
         self.cases = {case_id: PastCase.from_plain(case) for case_id, case in plain.items()}
         self._rebuild()
 
@@ -540,7 +541,7 @@ def _called_at(case: PastCase, position: int, call: CaseCall) -> str:
     tools = []
     for other in range(position, position + call.further + 1):
         known = case.calls.get(other)
-        # A call behind the last that is kept counts as one of another tool.
+        # A call after the last kept one counts as a call of another tool.
         tools.append("" if known is None else known.tool)
     return parallel(tools)
 
@@ -555,7 +556,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[str, str]] = []
     # `autojunk` would leave out the frequent words of a text with 200 words or more.
     matcher: Any = difflib.SequenceMatcher(None, old_text.words[: CASE_LIMITS.words], (), autojunk=False)
-    # `set_seq2` would find the words' places again for each old request that is compared with the new one.
+    # `set_seq2` would find the words' positions again for each old request that is compared with the new one.
     matcher.b, matcher.b2j = new_text.words[: CASE_LIMITS.words], _places_of(new)
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "replace":
@@ -563,7 +564,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
         pairs.append((old_text.span(old_start, old_end - 1), new_text.span(new_start, new_end - 1)))
         words_replaced = old_end - old_start
         if words_replaced == new_end - new_start and words_replaced > 1:
-            # "Ann Smith" for "Bob Jones" replaces a first name alone, too.
+            # "Ann Smith" for "Bob Jones" also replaces a first name.
             for offset in range(words_replaced):
                 old_word, new_word = old_start + offset, new_start + offset
                 pairs.append((old_text.span(old_word, old_word), new_text.span(new_word, new_word)))
@@ -583,7 +584,7 @@ def _places_of(text: str) -> dict[str, list[int]]:
 
 @cached(mebibytes=4)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
-    """Return the ways in which old and new wording may be written in a value."""
+    """Return the possible spellings of old and new wording in a value."""
     forms = [
         (old, new),
         (old.lower(), new.lower()),
@@ -600,14 +601,14 @@ def _identifier(text: str) -> str:
 
 
 class Carried(NamedTuple):
-    """A value of an old request in the terms of a new one, and True if anything in it was replaced."""
+    """A value of an old request for a new one, and True if a part of it was replaced."""
 
     value: Any
     changed: bool
 
 
 def carry_over(value: Any, old: str, new: str) -> Carried:
-    """Return an old argument value in the new request's terms."""
+    """Return an old argument value for the new request."""
     if value is ABSENT or isinstance(value, bool) or value is None:
         return Carried(value, False)
     changed = False
@@ -632,7 +633,7 @@ def _carried_text(value: Any, old: str, new: str) -> Carried:
     text = str(value)
     for before, after in replacements(old, new):
         for form, replacement in _forms(before, after):
-            # One or two letters stand within other words by chance.
+            # One or two letters may be part of other words.
             if form == text or (len(form) > 2 and form in text):
                 return Carried(_like(value, text.replace(form, replacement, 1)), True)
     return Carried(value, False)
@@ -642,7 +643,7 @@ def _like(original: Any, text: str) -> Any:
     if isinstance(original, str):
         return text
     try:
-        # "Show 7 mails": a number stays one. "Show many mails" makes a text of it.
+        # "Show 7 mails": a number stays a number. "Show many mails" makes a text of it.
         return type(original)(text)
     except ValueError:
         return text

@@ -37,7 +37,7 @@ def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
 
 
 def turn_digest(turn: Turn) -> str:
-    """Return the key that has a turn learned once: its executed calls, or its position if it has none."""
+    """Return the key by which a turn is learned once: its executed calls, or its position without calls."""
     if len(turn.steps) == 1:
         return turn.steps[0].key
     if turn.steps:
@@ -57,7 +57,7 @@ class LearnedTurn:
         user: digest of the user, if known.
         specs: the available tools, by the names of their records.
         hour: current time, in hours since 1970.
-        options: what the caller of this pass changes, by name of the method.
+        options: the caller's options for this pass, by name of the method.
         scratch: values that methods keep between turns of this pass, by their name.
         neighbours: past requests that a method compared with this one, for the record of carried values.
         thread_id: the thread as the host names it, "" if unknown.
@@ -77,7 +77,7 @@ class LearnedTurn:
 
 
 def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
-    """Return the events that teach one settled turn."""
+    """Return the events of one settled turn."""
     state, turn = learned.state, learned.turn
     record = _count_turn(turn)
     record += _successor(state, turn)
@@ -85,7 +85,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
     request_known = bool(state.user_key and state.user.raw)
     if request_known:
         record += _request(graph, learned)
-    # A rejected call never ran: it teaches nothing about arguments.
+    # A rejected call never ran, so its arguments are not learned.
     executed = [step for step in turn.steps if step.status != "rejected"]
     if len(executed) > 1 and turn.chosen_by == "model":
         record += _learn_group(graph, state, executed, learned.user)
@@ -130,7 +130,7 @@ def _count_turn(turn: Turn) -> Record:
 
 
 def _successor(state: RunState, turn: Turn) -> Record:
-    """Return what followed the run's latest symbols: a tool, parallel calls, or an answer in words."""
+    """Return the successor of the run's latest symbols: a tool, parallel calls, or an answer in words."""
     if turn.chosen_by == "model":
         following = WORDS
         if len(turn.steps) == 1:
@@ -138,7 +138,7 @@ def _successor(state: RunState, turn: Turn) -> Record:
         elif turn.steps:
             following = parallel([step.tool for step in turn.steps])
     elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
-        # A person put another call in place of the shortcut's: the right one.
+        # A person replaced the shortcut's call: the person's call is right.
         following = turn.steps[0].tool
     else:
         return []
@@ -170,7 +170,7 @@ def _request(graph: ToolGraph, learned: LearnedTurn) -> Record:
 
 def _outcome(graph: ToolGraph, step: ExecutedCall, tools: Sequence[str], hour: int) -> Record:
     if step.status == "failed" and graph.has_seen(attempt_digest(step, 1)):
-        # The step that ran the tool counted the failure as it happened: a retry would hide it from this pass.
+        # The step that ran the tool counted the failure at once, because a retry would hide it from this pass.
         return []
     before = None
     if tools:
@@ -179,7 +179,7 @@ def _outcome(graph: ToolGraph, step: ExecutedCall, tools: Sequence[str], hour: i
 
 
 def _repetition(state: RunState, step: ExecutedCall, tools: list[str]) -> Record:
-    """Return what the paper's windows count, and whether the run made the call before."""
+    """Return the counts of the paper's windows, and whether the run made the call before."""
     record: Record = []
     keys = []
     for length in (1, 2, 3):
@@ -187,7 +187,7 @@ def _repetition(state: RunState, step: ExecutedCall, tools: list[str]) -> Record
         if key:
             keys.append(key)
     if keys and step.chosen_by != "context":
-        # In these windows the model's choice is evidence, the shortcut's is feedback.
+        # In these windows the model's choice is evidence, and the shortcut's is feedback.
         outcome = "failed"
         if step.status == "ok":
             outcome = "ok"
@@ -216,8 +216,8 @@ class ArgumentOrigins:
 
     Attributes:
         record: the events that count which sources were right.
-        sources: per argument, the right sources; None if the call teaches nothing about them.
-        given: parameters whose value no earlier output had.
+        sources: per argument, the right sources; None if they are not learned from the call.
+        given: parameters whose value was not in an earlier output.
     """
 
     record: Record = field(default_factory=list)
@@ -226,7 +226,7 @@ class ArgumentOrigins:
 
 
 def _argument_origins(graph: ToolGraph, learned: LearnedTurn, step: ExecutedCall) -> ArgumentOrigins:
-    """Return the sources of a call's values. A call of the memory's own would confirm the memory's own guesses."""
+    """Return the sources of a call's values; empty for a call of the memory, which would confirm its own guesses."""
     chosen_by_others = step.chosen_by == "model" or step.review == "edited"
     if step.status == "rejected" or not chosen_by_others:
         return ArgumentOrigins()
@@ -262,7 +262,7 @@ def _learn_argument(origins: ArgumentOrigins, judge: _SourceJudge, parameter: st
 
 
 def _agreed_values(judged: Mapping[str, int], truth: str) -> dict[str, str]:
-    """Return the right sources that count only after two different values, each with the digest of this one."""
+    """Return the right sources that count only after two different values, each with the digest of this value."""
     agreed = {}
     for descriptor, hit in judged.items():
         if hit and (from_input(descriptor) or is_derived(descriptor)):
@@ -305,7 +305,7 @@ class _SourceJudge:
         judged: dict[str, int] = {}
         for descriptor in self._graph.sources.row(slot_key(*slot)):
             if from_input(descriptor):
-                # After a restart only digests of prompt and context are left: they are compared, not read.
+                # After a restart only digests of prompt and context are available: they are compared, not read.
                 same = state.seen.agrees(descriptor, truth)
                 if same is not None:
                     judged[descriptor] = int(same)
@@ -324,7 +324,7 @@ def _from_output(descriptors: Sequence[str]) -> bool:
 
 
 def varying(steps: Sequence[ExecutedCall]) -> str:
-    """Return the one parameter in which calls of one tool differ; "" if they differ in none or in more."""
+    """Return the only parameter in which calls of one tool differ; "" if they are equal or differ in more."""
     if len({step.tool for step in steps}) != 1:
         return ""
     parameters: dict[str, None] = {}
@@ -332,7 +332,7 @@ def varying(steps: Sequence[ExecutedCall]) -> str:
         parameters.update(dict.fromkeys(step.args))
     differing = []
     for name in parameters:
-        # A call without the argument differs from one that has it.
+        # A call without the argument differs from a call with it.
         values = {canon(step.args.get(name, ABSENT)) for step in steps}
         if len(values) > 1:
             differing.append(name)

@@ -1,26 +1,26 @@
 """Provenance: the origins that an argument's value may have, and the rule by which it may be used in a run.
 
-Every value that the memory acts on or shows as an argument passes here. A source (`graph.sources`, `graph.seen_input`)
+Every value that the memory uses or shows as an argument is checked here. A source (`graph.sources`, `graph.seen_input`)
 gives a value of this run. A value of another run (the most frequent one, the nearest request's, a whole call's) is used
-only if this run shows it too: in the request, in an output, in the schema. A value that nothing here shows is never
-used, unless the developer declared the parameter (``ToolMemory(constants={"search.limit"})``): no rule about the looks
-of a value tells the tenant "acme" from a setting.
+only if this run shows it too: in the request, in an output, in the schema. A value that this run does not show is never
+used, unless the developer declared the parameter (``ToolMemory(constants={"search.limit"})``): the form of a value does
+not distinguish the tenant "acme" from a setting.
 
 More rules:
 
 - A place in prompt or context is a source once two different values there agreed with the model's, or for a value that
-  it had before: of one customer alone nobody knows whether the place or the customer counts.
-- A value of prompt or context is not used where the request leaves more names or numbers untaken than past ones did:
-  "Where is the order of C820?" asks for C820, whoever the prompt names.
+  it had before: with one customer only, the place and the customer cannot be distinguished.
+- A value of prompt or context is not used if the request leaves more names or numbers unused than past requests did:
+  "Where is the order of C820?" is about C820, even if the prompt names another customer.
 - A known user's own earlier value is a value of another run. Ten desks (100 requests each) saved 852 of 2,466 model
-  calls with such values, 3 look-ups being wrong (yesterday's date, another role); without them 874, none wrong.
-- Of two extents of a value in the request ("New", "New York") the one that was wrong less often is used; if neither
-  was, neither is. Hits tell nothing: names of one word, for which both are right, outnumber the others. A name is not
-  used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose"). 160
-  office runs: right .96 and wrong .77 per 100 turns without this rule, 1.34 and .57 with it.
+  calls with such values, with 3 wrong look-ups (yesterday's date, another role); without them 874, with 0 wrong.
+- Of two extents of a value in the request ("New", "New York") the one that was wrong less often is used; if neither was
+  wrong, neither is used. Hits are no evidence: names of one word, for which both are right, outnumber the others. A
+  name is not used before a word that occurred only in values, or that is new at a place with one wording ("San" in "San
+  jose"). 160 office runs: right .96 and wrong .77 per 100 turns without this rule, 1.34 and .57 with it.
 - A value of another request's wording is not used if it has more words than the parameter had after any of the nearest
-  requests: of 490 look-ups in a swarm of two agents, 4 went to "2026-12-04 and a hotel in Boston." without this rule,
-  none with it. In the four recorded sets right and wrong calls stay within .2 and .0 per 100 turns.
+  requests: of 490 look-ups in a swarm of two agents, 4 had "2026-12-04 and a hotel in Boston." without this rule, 0
+  with it. In the four recorded sets right and wrong calls change by at most .2 and .0 per 100 turns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
 
 
 class Provenance:
-    """Answers for the values of one decision.
+    """Checks the values of one decision.
 
     Args:
         graph: the evidence.
@@ -66,12 +66,12 @@ class Provenance:
         self._words = frozenset[str]().union(*map(pieces_of, self._texts))
 
     def value_of(self, descriptor: str, tool: str, parameter: str) -> Any:
-        """Return the value that a source has in this run, or ABSENT. One that `is_early` may not be used yet."""
+        """Return the value that a source has in this run, or ABSENT. A value that `is_early` must not be used yet."""
         value = evaluate(descriptor, self._state, (tool, parameter))
         if value is ABSENT:
             return ABSENT
         if descriptor.startswith("ud|") and not self._composed(canon(value)):
-            # Year and time of day in a date's format are another run's.
+            # Year and time of day in a date's format come from another run.
             return ABSENT
         return value
 
@@ -89,7 +89,7 @@ class Provenance:
             return False
         if value_digest(descriptor, canon(value)) not in values:
             return True
-        # A date so many days later may be that very date. In a log of one day it is, and counts by its record: without
+        # A date so many days later may be the same date. In a log of one day it is, and counts by its record: without
         # it the office's reads fell from 2.2 to 1.8 per 100 turns.
         if not is_derived(descriptor):
             return False
@@ -97,8 +97,8 @@ class Provenance:
         return counts is None or counts[HIT] < 3
 
     def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
-        """Return True if a value of another run may stand in a call of this one."""
-        # An argument too large to read is kept as one short text, which stands for many values.
+        """Return True if a value of another run may be used in a call of this one."""
+        # An argument too large to read is kept as one short text, which represents many values.
         if is_unread(value):
             return False
         return f"{tool_of(tool)}.{parameter}" in self._constants or self.shows(value, schema)
@@ -136,7 +136,7 @@ class Provenance:
         if not isinstance(named, Mapping):
             named = {}
         for name, part in value.items():
-            # A name that the schema has not may be data: a customer's id as a key.
+            # A name outside the schema may be data: a customer's id as a key.
             if name not in named and not self.shows(name):
                 return False
             if not self.shows(part, named.get(name)):
@@ -146,7 +146,8 @@ class Provenance:
     def is_contested(
         self, tool: str, parameter: str, value: Any, backing: Collection[str], others: Mapping[str, str]
     ) -> bool:
-        """Return True if a value may be a part of what the request says, or more, and no record tells.
+        """Return True if a value may be shorter or longer than the name in the request, and the record does not
+        decide.
 
         Args:
             tool: the tool.
@@ -177,8 +178,8 @@ class Provenance:
             return False
         if is_open(request, *span):
             return True
-        # The first word has a capital anyway: past requests tell whether it is a part of the name. "Tomasz Nunez:
-        # address please" is not answered with the address of "Nunez".
+        # The first word always has a capital: past requests show whether it is a part of the name. "Tomasz Nunez:
+        # address please" must not be answered with the address of "Nunez".
         if span[0] != 1 or not is_open(request, *span, first_word=True):
             return False
         return not self._is_untaken(request.words[0])
@@ -192,7 +193,7 @@ class Provenance:
         return 0 < longest < len(read_text(text).words)
 
     def _may_go_on(self, tool: str, parameter: str, text: str) -> bool:
-        """Return True if a name in the request may go on with the next word: "San jose"."""
+        """Return True if a name in the request may continue with the next word: "San jose"."""
         request = self._state.user
         span = request.find(text)
         if span is None:
@@ -200,17 +201,17 @@ class Provenance:
         following = after_name(request, span[1])
         if not following or self._is_untaken(following):
             return False
-        # Where names have stood before several words, a new word is one more of them: "to Bob presently".
+        # If names came before several different words, a new word is one more of them: "to Bob presently".
         known = set[str]()
         for near in self._neighbours:
             if near.tool == tool:
                 known.add(_word_after(near.text, canon(near.args.get(parameter, ABSENT))))
         several = len(known - {TEXT_END, A_NUMBER}) >= 2
-        # A word that past requests had is no new one, and may belong to the name.
+        # A word of past requests is not new, and may belong to the name.
         return bool(self._graph.cases.having(following)) or not several
 
     def _is_untaken(self, word: str) -> bool:
-        """Return True if a past request had a word, and none of its calls."""
+        """Return True if a past request had a word that is missing in its calls."""
         most_cases = 16
         cases = self._graph.cases
         for case_id in cases.having(word)[-most_cases:]:
@@ -219,7 +220,7 @@ class Provenance:
         return False
 
     def distracts(self, tool: str, calls: Sequence[Mapping[str, Any]], neighbours: Sequence[Neighbour]) -> bool:
-        """Return True if the request leaves more names and numbers untaken than past requests with this tool did."""
+        """Return True if the request leaves more names and numbers unused than past requests with this tool did."""
         taken: list[str] = []
         for args in (*[step.args for step in self._state.since_user], *calls):
             taken += map(canon, args.values())
@@ -244,7 +245,7 @@ class Provenance:
             for day in dates_in(raw):
                 year, found, rest = text.partition(f"-{day}")
                 if found and self._shows_year(year):
-                    # The first and the last minute of a day stand for no moment.
+                    # The first and the last minute of a day are not a time of day.
                     for_no_moment = ("00", "59", "23", "t", "z")
                     text = " ".join([part for part in pieces_of(rest) if part not in for_no_moment])
         return pieces_of(text) <= self._words
@@ -265,7 +266,7 @@ class Provenance:
 
 @cached(mebibytes=4)
 def _left_before(text: str, made: tuple[str, ...]) -> frozenset[str]:
-    """Return what a past request left untaken, given the arguments of its calls as JSON."""
+    """Return the unused names and numbers of a past request, given the arguments of its calls as JSON."""
     return left_over(text, _values_of(made))
 
 
@@ -293,7 +294,7 @@ def _values_of(made: tuple[str, ...]) -> list[str]:
 
 
 def encode_value(value: Any) -> str:
-    """Return a value as the evidence graph keeps it; "" for one that is left out."""
+    """Return a value in the form of the evidence graph; "" for one that is left out."""
     if value is ABSENT:
         return ""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
@@ -324,7 +325,7 @@ def _most_frequent(row: Mapping[str, Sequence[float]]) -> str:
 
 
 def in_outputs(text: str, state: RunState) -> bool:
-    """Return True if a value stands in one of the latest outputs, by itself or in prose."""
+    """Return True if a value is in one of the latest outputs, by itself or in prose."""
     low = text.lower()
     for index in state.recent_outputs():
         if stands_in(low, state.output_text(index)):
@@ -333,7 +334,7 @@ def in_outputs(text: str, state: RunState) -> bool:
 
 
 def stands_in(value: str, text: str) -> bool:
-    """Return True if a value stands in a text and is not a part of a word there."""
+    """Return True if a value is in a text and is not a part of a word there."""
     # `find` in place of an expression: `re` would compile one for each value, and keep it.
     start = text.find(value)
     while start >= 0:
@@ -347,7 +348,7 @@ def stands_in(value: str, text: str) -> bool:
 
 
 def needs_no_source(value: Any, schema: Any) -> bool:
-    """Return True for a value that tells nothing of another run: an empty one, a boolean, one that the schema names."""
+    """Return True for a value that is not specific to a run: an empty one, a boolean, one that the schema names."""
     if value is ABSENT or value is None or isinstance(value, bool) or value in ("", [], {}):
         return True
     return _in_schema(value, schema)
@@ -372,7 +373,7 @@ def _part_of_schema(schema: Any, keyword: str) -> Any:
 
 
 def _other_extents(own: str, text: str, others: Mapping[str, str]) -> list[str]:
-    """Return the sources that give another value behind the same words of the request."""
+    """Return the sources that give another value after the same words of the request."""
     before = words_before(own)
     rivals = []
     for descriptor, value in others.items():
@@ -390,5 +391,5 @@ def _is_less_often_wrong(own: str, rivals: Sequence[str], row: Mapping[str, Sequ
 
 
 def _misses(row: Mapping[str, Sequence[float]], descriptor: str) -> float:
-    """Return how often a source was wrong: of two extents in one place, only where they differ."""
+    """Return how often a source was wrong; for two extents in one place, only if they differ."""
     return row[descriptor][MISS] if descriptor in row else 0.0

@@ -1,9 +1,9 @@
 """Records of tools: one for each name, and one more for every other tool of that name with other parameters.
 
-Two agents may have different tools of one name: ``search(query)`` and ``search(customer_id, limit)``. What is known of
-the one is wrong for the other. The first tool of a name has its record under the name. A tool whose parameters (names,
-types) differ has its own under the name and a digest of its parameters. In the evidence graph a record's name stands
-wherever a tool's name does; outside of it there are only tools.
+Two agents may have different tools of one name: ``search(query)`` and ``search(customer_id, limit)``. Evidence about
+one is wrong for the other. The first tool of a name has its record under the name. A tool with different parameters
+(names, types) has its own record under the name and a digest of its parameters. The evidence graph uses names of
+records as names of tools; outside of it there are only tools.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 
 Shape: TypeAlias = Mapping[str, frozenset[str]]
-"""Parameter -> the JSON types of its values; none if the schema does not say."""
+"""Parameter -> the JSON types of its values; empty if the schema has none."""
 
 
 def tool_of(record: str) -> str:
-    """Return the name of the tool that a record is about."""
+    """Return the name of a record's tool."""
     if "~" not in record:
         return record
     return re.sub(r"~[0-9a-f]{6}$", "", record)
 
 
 def is_apart(record: str) -> bool:
-    """Return True for the record of a tool whose name had other parameters first."""
+    """Return True for the record of a tool whose name was first used with other parameters."""
     return "~" in record and tool_of(record) != record
 
 
 def name_apart(tool: str, shape: Shape) -> str:
-    """Return the name of the record of a tool whose name has a record with other parameters."""
+    """Return the name of a separate record, for a tool whose name has a record with other parameters."""
     parameters = []
     for name in sorted(shape):
         types = " ".join(sorted(shape[name]))
@@ -51,11 +51,11 @@ def shape_of(spec: ToolSpec) -> Shape:
 
 
 def are_alike(one: Shape, other: Shape) -> bool:
-    """Return True if two tools have the same parameters; a type that is not said fits all."""
+    """Return True if two tools have the same parameters; a missing type equals all types."""
     if one.keys() != other.keys():
         return False
     for name, types in one.items():
-        # A server may leave out the type that another version declares.
+        # A server may leave out a type that another version declares.
         if types and other[name] and types != other[name]:
             return False
     return True
@@ -85,7 +85,7 @@ def _declared_types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _types_of_branches(branches: list[Any]) -> frozenset[str]:
-    """Return the types of all branches; none if one of them does not say."""
+    """Return the types of all branches; empty if one of them has none."""
     types = frozenset[str]()
     for branch in branches:
         if not isinstance(branch, Mapping):
@@ -107,7 +107,7 @@ class ToolRecords:
     """The records of calls, as one agent sees them.
 
     Attributes:
-        offered: tool -> its record, for the tools of the agent whose record has not their name.
+        offered: tool -> its record, for the agent's tools whose record has another name.
         known: tool -> the shapes of all its records, for names with several.
     """
 
@@ -120,8 +120,8 @@ class ToolRecords:
         records = self.known.get(step.tool)
         if records is None:
             return own
-        # A thread may hold calls of another agent that has another tool of the same name.
-        # Optional arguments may be missing, others are another tool's.
+        # A thread may contain calls of another agent with another tool of the same name. Optional arguments may be
+        # missing; unknown arguments are another tool's.
         if step.args.keys() <= records.get(own, {}).keys():
             return own
         for name, shape in records.items():
@@ -130,7 +130,7 @@ class ToolRecords:
         return own
 
     def read(self, event: UserMessage | Turn) -> UserMessage | Turn:
-        """Return an event with records in place of tools; the same event if no call has another name."""
+        """Return an event with records in place of tools; the same event if all names are equal."""
         if not (self.known or self.offered) or isinstance(event, UserMessage):
             return event
         steps = []
@@ -143,7 +143,7 @@ class ToolRecords:
 
     @cached_property
     def apart(self) -> frozenset[str]:
-        """The records that have not the name of their tool."""
+        """The records with another name than their tool's."""
         apart = set(self.offered.values())
         for records in self.known.values():
             for record in records:
@@ -167,7 +167,7 @@ class ToolRecords:
 
 
 ALIKE: Final = ToolRecords()
-"""No name has several records."""
+"""All names have one record."""
 
 
 def as_called(turn: Turn) -> Turn:
@@ -181,7 +181,9 @@ def as_called(turn: Turn) -> Turn:
 
 
 def _with_steps(turn: Turn, steps: Sequence[ExecutedCall]) -> Turn:
-    """Return a turn with other calls; the same turn if all are its own: a thread's fold knows it by its identity."""
+    """Return a turn with other calls; the same turn if all are its own, because a thread's fold recognises it by
+    identity.
+    """
     if all(map(is_, steps, turn.steps)):
         return turn
     return replace(turn, steps=tuple(steps))

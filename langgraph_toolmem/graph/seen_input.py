@@ -1,12 +1,12 @@
 """System prompt and run context as sources of argument values.
 
-    pa|WORDS|RIGHT      what stands between WORDS and RIGHT in one line of the prompt, whole
+    pa|WORDS|RIGHT      the whole text between WORDS and RIGHT in one line of the prompt
     pd|INDEX|DAYS|TIME  a date of the prompt, so many days later, written with a time of day
     xf|FIELD            a field of the run's context
     xd|FIELD|DAYS|TIME  a date in a field of the context
 
-A prompt is searched and never split into words: tokenising 88 kB takes 6 ms, searching it for a value .05 ms. What was
-seen outlives the process as digests alone (`SeenDigests`).
+A prompt is searched and never split into words: tokenising 88 kB takes 6 ms, searching it for a value .05 ms. Only
+digests of the input survive the process (`SeenDigests`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from langgraph_toolmem.text.looks import MONTHS
 from langgraph_toolmem.text.values import is_word, read_text
 
 LINE_END: Final = "$"
-"""Stands for the end of a line, right of a value."""
+"""Marks the end of a line after a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class InputLimits:
 
     Attributes:
         value: characters of a value in a prompt.
-        around: characters of a prompt on either side of a value that are looked at.
-        places: places of a value that are looked at.
-        tries: occurrences of a place's longest word that are looked at.
+        around: characters of a prompt on either side of a value that are read.
+        places: read places of a value.
+        tries: read occurrences of a place's longest word.
         marks: marks between a value and the word before it, and that word.
         dates: different dates of a prompt that are sources.
         days: days between a date and one that is derived from it. With 0, look-ups of 160 office runs with their prompt
@@ -64,7 +64,7 @@ class SeenInput:
     """Prompt and context of one model call, in RAM.
 
     Args:
-        model_input: of one model call. Where it is not complete, prompt and context give nothing.
+        model_input: of one model call. If it is not complete, prompt and context give no values.
     """
 
     def __init__(self, model_input: ModelInput) -> None:
@@ -103,7 +103,7 @@ class SeenInput:
         return value
 
     def agrees(self, descriptor: str, text: str) -> bool | None:
-        """Return True if a source has just this value (as `canon` writes it); None if it has none."""
+        """Return True if a source has exactly this value (as `canon` writes it); None if it has no value."""
         value = self.value_at(descriptor)
         if value is ABSENT:
             return None
@@ -118,15 +118,15 @@ class SeenInput:
             if "|" not in name and canon(value) == text:
                 sources.append(f"xf|{name}")
         sources += self._between(text)
-        # A date that stands here itself is not one "so many days later" as well.
+        # A date that is in the prompt itself is not also one "so many days later".
         if derived and not sources:
             sources += self._derived(text)
-        # Two lines that look alike have two values between the same words: such a place gives neither.
+        # Two similar lines have two values between the same words: such a place gives neither.
         return [descriptor for descriptor in dict.fromkeys(sources) if self.agrees(descriptor, text)]
 
     def digests(self, descriptors: Iterable[str]) -> SeenDigests:
-        """Return what may be kept on disk of the input: digests of the values at known places."""
-        # All fields are kept: a field that is right for the first time has no descriptor in the graph yet.
+        """Return the part of the input that may be stored: digests of the values at known places."""
+        # All fields are kept, because a field that is right for the first time has no descriptor in the graph yet.
         fields = [f"xf|{name}" for name in self.fields if "|" not in name]
         digests = {}
         for descriptor in dict.fromkeys([*descriptors, *fields]):
@@ -155,21 +155,21 @@ class SeenInput:
         return later(day, days, written)
 
     def _slot(self, left: str, right: str) -> Any:
-        """Return the value between two words; ABSENT if there are several: the words tell none of them."""
+        """Return the value between two words; ABSENT if there are several."""
         place = _between_words(left, right)
         value: Any = ABSENT
         # `str.find` passes a prompt of 88 kB in .05 ms; the expression is tried only near the word.
         position = self._text.find(place.needle)
-        # A prompt may hold a frequent word thousands of times: then the place counts as having no value.
+        # A prompt may contain a frequent word thousands of times: then the place has no value.
         for _ in range(INPUT_LIMITS.tries):
             if position < 0:
                 return value
             begin = max(0, position - INPUT_LIMITS.around)
             end = position + len(place.needle) + INPUT_LIMITS.around + INPUT_LIMITS.value
             for match in place.pattern.finditer(self._text, begin, end):
-                # A match around another occurrence of the word is looked at in its own turn.
+                # A match around another occurrence of the word is tried in its own turn.
                 if match.start(1) <= position < match.end(1):
-                    # "Order O-1 is open" and "Order O-2 is open": the words tell none of them.
+                    # "Order O-1 is open" and "Order O-2 is open": the words are ambiguous.
                     if value not in (ABSENT, match[2]):
                         return ABSENT
                     value = match[2]
@@ -190,7 +190,7 @@ class SeenInput:
         return sources
 
     def _around(self, start: int, end: int) -> list[str]:
-        # Only the line of the value tells its place: the next line may be another record.
+        # Only the line of the value identifies its place: the next line may be another record.
         around = INPUT_LIMITS.around
         line_before = self._text[max(0, start - around) : start].rsplit("\n", 1)[-1]
         line_after = self._text[end : end + around].split("\n", 1)[0]
@@ -199,7 +199,7 @@ class SeenInput:
         right = LINE_END
         if after:
             right = after[0]
-        # Marks alone tell no place: `= "` stands before each attribute of a tag.
+        # Marks alone do not identify a place: `= "` comes before each attribute of a tag.
         nearest = -1
         for index, word in enumerate(before):
             if is_word(word):
@@ -231,7 +231,7 @@ class SeenInput:
 
 @dataclass(frozen=True, slots=True)
 class SeenDigests:
-    """The rest of an input on disk: enough to tell whether known places had the value that the model took.
+    """The stored part of an input: it shows whether known places had the model's value.
 
     Attributes:
         values: descriptor of a source -> `value_digest` of its value.
@@ -242,7 +242,7 @@ class SeenDigests:
     """The values of fields are not kept."""
 
     def years(self) -> set[str]:
-        """Return nothing: dates are not kept."""
+        """Return an empty list: dates are not kept."""
         return set()
 
     def value_at(self, descriptor: str) -> Any:
@@ -271,7 +271,7 @@ class SeenDigests:
 
 
 NOTHING_SEEN: Final = SeenDigests()
-"""The input of a turn whose prompt and context nobody kept."""
+"""The input of a turn whose prompt and context were not kept."""
 
 
 def from_input(descriptor: str) -> bool:
@@ -295,7 +295,7 @@ def _bytes_of_input(system: str, context: tuple[tuple[str, Primitive], ...], com
     return 2 * len(system) + 1000
 
 
-# An input is weighed by its prompt: the values that are read at its places come later.
+# The weight of an input is that of its prompt: the values at its places are read later.
 @cached(mebibytes=8, weigh=_bytes_of_input)
 def _read_input(system: str, context: tuple[tuple[str, Primitive], ...], complete: bool) -> SeenInput:
     return SeenInput(ModelInput(system, dict(context), complete))
@@ -350,7 +350,7 @@ def _between_words(left: str, right: str) -> BetweenWords:
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    """Return True if no word goes on at either end of a span."""
+    """Return True if a span ends at word boundaries on both sides."""
     cut_before = start > 0 and _in_word(text[start - 1]) and text[start].isalnum()
     cut_after = end < len(text) and _in_word(text[end]) and text[end - 1].isalnum()
     return not cut_before and not cut_after
@@ -361,8 +361,8 @@ def _in_word(char: str) -> bool:
 
 
 def from_date(text: str, known: date) -> str:
-    """Return how a written date follows from another, as ``DAYS|TIME``; "" if it does not."""
-    # With no time of day, or the first or last minute of it: any other moment is not the date's.
+    """Return the derivation of a written date from another, as ``DAYS|TIME``, or ""."""
+    # Without a time of day, or with the first or last minute of it: any other time is not the date's.
     time = r"(?:[T ](?:00:00|23:59)(?::(?:00|59))?(?:\.0+)?(?:Z|[+-]\d\d:?\d\d)?)?"
     match = re.match(rf"(\d{{4}}-\d\d-\d\d)({time})$", text)
     day = day_of(text)
@@ -381,7 +381,7 @@ def later(day: date, days: str, written: str) -> str:
 
 def day_of(value: Any) -> date | None:
     """Return the day of a date or a time in ISO's format."""
-    # `fromisoformat` alone reads "20260305" on Python 3.11 and later, and refuses it on 3.10.
+    # `fromisoformat` reads "20260305" on Python 3.11 and later, but refuses it on 3.10.
     if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
         return None
     try:
@@ -413,14 +413,15 @@ def _date_patterns() -> tuple[DatePattern, ...]:
 
 
 def full_dates(text: str) -> list[date]:
-    """Return the first different dates of a text, in order. Only what stands near a year is read closely."""
+    """Return the first different dates of a text, in order. Only the text around a year is parsed."""
     dates: dict[date, None] = {}
-    # Years of this century are searched first: the expressions alone take 15 ms for a prompt of 88 kB, this takes .1.
+    # Years of this century are searched first: only the expressions would take 15 ms for a prompt of 88 kB, this takes
+    # .1.
     position = text.find("20")
     while position >= 0 and len(dates) < INPUT_LIMITS.dates:
-        # "v2024" and "12024" are no years.
+        # "v2024" and "12024" are not years.
         if text[position : position + 4].isdigit() and not text[position - 1 : position].isalnum():
-            # Before a year there may be "21st of September, ", behind it the rest of an ISO date.
+            # Before a year there may be "21st of September, ", after it the rest of an ISO date.
             window = text[max(0, position - 24) : position + 11].lower()
             for written in _date_patterns():
                 day = _date_at(window, min(position, 24), written)
@@ -431,7 +432,7 @@ def full_dates(text: str) -> list[date]:
 
 
 def _date_at(window: str, year_at: int, written: DatePattern) -> date | None:
-    """Return the date whose year begins at a place of a text, if there is one and it exists."""
+    """Return the date whose year begins at a position of a text, if it is valid."""
     for match in written.pattern.finditer(window):
         if match.start(written.year) == year_at:
             month = match[written.month]

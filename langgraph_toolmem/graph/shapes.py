@@ -1,11 +1,11 @@
-"""Shapes of plain values: what each place of a snapshot, or of an event that was read from a file, may hold.
+"""Shapes of plain values: the valid content of each place of a snapshot, or of an event that was read from a file.
 
-A file may have a right checksum and values that no release writes: a text in place of a record, NaN in place of a
-count. They would be loaded and raise later, in the host's turn. So each table declares the shapes of its parts, and the
-rows that have not their shape are left out (`fitting`); the core's own parts are refused as a whole (`refuse`), since
-the snapshot before them and the events give the same graph.
+A file may have a right checksum and invalid values: a text in place of a record, NaN in place of a count. Loading would
+succeed, and errors would come later, in the host's turn. So each table declares the shapes of its parts, and rows with
+another shape are left out (`fitting`); the core's own parts are refused as a whole (`refuse`), because the snapshot
+before them and the events give the same graph.
 
-A shape looks at all values of a place at once, type by type: a snapshot of 200,000 cells is compared in a tenth of a
+A shape checks all values of a place at once, type by type: a snapshot of 200,000 cells is compared in a tenth of a
 second.
 """
 
@@ -22,9 +22,9 @@ from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.text import digest
 
 EXACT_BELOW: Final = 2.0**53
-"""Counts and times below it are whole in floating point."""
+"""Counts and times below it are exact in floating point."""
 DIGITS_OF_KEY: Final = 8
-"""Digits of the digest by which a row that is left out is named: its key may be a user's text."""
+"""Digits of the digest that names a left-out row, because its key may be a user's text."""
 
 
 class CellShape(ABC):
@@ -35,7 +35,7 @@ class CellShape(ABC):
         """Return True if all of the values have this shape."""
 
     def kept(self, value: Any, left_out: list[str]) -> Any:
-        """Return a container without the rows that have not this shape, and add their names to `left_out`."""
+        """Return a container without the rows of another shape, and add their names to `left_out`."""
         del left_out
         return value
 
@@ -68,7 +68,7 @@ TEXT: Final = Scalar(frozenset({str}))
 
 @dataclass(frozen=True)
 class AnyText(CellShape):
-    """Texts that begin and end with certain signs, or consist of digits alone."""
+    """Texts that begin and end with certain signs, or consist only of digits."""
 
     begins: str = ""
     ends: str = ""
@@ -122,7 +122,7 @@ class RowsOf(CellShape):
         return self.row.fit(list(chain.from_iterable(map(dict.values, values))))
 
     def kept(self, value: Any, left_out: list[str]) -> Any:
-        """See `CellShape`. A row that is a dictionary, or a list, loses only what does not fit in it."""
+        """See `CellShape`. In a row that is a dictionary or a list, only the wrong parts are left out."""
         if type(value) is not dict:
             return value
         rows = {}
@@ -174,7 +174,7 @@ class ListOf(CellShape):
 
 @dataclass(frozen=True)
 class RecordOf(CellShape):
-    """Lists with a shape for each place. The places from `least` on may be missing."""
+    """Lists with a shape for each position. The positions from `least` on may be missing."""
 
     columns: tuple[CellShape, ...]
     least: int | None = None
@@ -212,7 +212,7 @@ def _columns_of(rows: Collection[list[Any]], width: int) -> list[list[Any]]:
 
 @dataclass(frozen=True)
 class NamedFields(CellShape):
-    """Dictionaries whose keys say what stands there; `others`: the shape of what stands under any other key."""
+    """Dictionaries with a shape for each key; `others`: the shape of values under any other key."""
 
     named: Mapping[str, CellShape]
     others: CellShape
@@ -311,12 +311,12 @@ _SCALARS: Final[dict[type, CellShape]] = {str: TEXT, int: WHOLE, float: NUMBER, 
 def fitting(
     state: Any, parts: Mapping[str, CellShape], empty: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Sequence[str]]:
-    """Return the parts of a table without what has not its shape, and the names of what is left out.
+    """Return the parts of a table without values of another shape, and the names of the left-out ones.
 
     Args:
         state: the table's state as it was read.
         parts: the shapes.
-        empty: the parts of a new table, which take the place of those that are missing or are no containers.
+        empty: the parts of a new table, which replace parts that are missing or are not containers.
     """
     kept: dict[str, Any] = {}
     left_out: list[str] = []
@@ -326,13 +326,13 @@ def fitting(
 
 
 def _fitting_part(name: str, value: Any, shape: CellShape, empty: Any, left_out: list[str]) -> Any:
-    """Return a part of a table without what has not its shape, and add the names of that to `left_out`."""
+    """Return a part of a table without values of another shape, and add their names to `left_out`."""
     if value is not MISSING:
         if shape.fit([value]):
             return value
         misfits: list[str] = []
         value = shape.kept(value, misfits)
-        # One row of another shape must not cost a user the whole table.
+        # A wrong row must not cost a user the whole table.
         if misfits and shape.fit([value]):
             for row in misfits:
                 left_out.append(f"{name} {row}")
@@ -348,7 +348,7 @@ def _part(state: Any, name: str) -> Any:
 
 
 def refuse(state: Any, parts: Mapping[str, CellShape]) -> None:
-    """Raise GraphFileError if a part is missing or has not its shape."""
+    """Raise GraphFileError if a part is missing or has another shape."""
     for name, shape in parts.items():
         value = _part(state, name)
         if value is MISSING or not shape.fit([value]):

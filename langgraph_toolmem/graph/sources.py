@@ -3,15 +3,15 @@
     i|TOOL|PARAM            the latest input PARAM of TOOL
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
     l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops)
-    l|TOOL|PATH*|rest       all that the slot has not used yet, for parallel calls; two at least
-    ua|WORDS|EXTENT         what follows WORDS in the user's text, as far as `text.extents` says
+    l|TOOL|PATH*|rest       all elements that the slot has not used yet, for parallel calls; at least two
+    ua|WORDS|EXTENT         the text after WORDS in the user's text, up to the end by `text.extents`
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
     td|INDEX|DAYS|TIME      a date of the user's text, so many days later, written with a time of day
     od|TOOL|PATH|DAYS|TIME  a date at a JSON path in TOOL's latest output, likewise
     p…, x…                  a place in prompt or context (`graph.seen_input`)
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
-`describe` puts a descriptor into words.
+`describe` returns a descriptor as a text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
 
 
 def _from_user(kind: str, rest: str, state: RunState, slot: tuple[str, str]) -> Any:
-    """Return the value of a source in the latest message of the user that has one: "yes" has none."""
+    """Return the value of a source in the latest user message that has one: "yes" has none."""
     for text in (state.user, *state.past_users):
         if text.words:
             value = _from_text(kind, rest, text, state.used.get(slot))
@@ -58,7 +58,7 @@ def _from_user(kind: str, rest: str, state: RunState, slot: tuple[str, str]) -> 
 
 
 class Descriptor(NamedTuple):
-    """The parts of a descriptor; the tool is "" where none is named."""
+    """The parts of a descriptor; the tool is "" if it is not named."""
 
     kind: str
     tool: str
@@ -71,7 +71,7 @@ def _parsed(descriptor: str) -> Descriptor:
     if kind[0] == "u":
         return Descriptor(kind, "", rest)
     if kind == "i":
-        # The name of a parameter has no "|", that of a tool may.
+        # The name of a parameter cannot contain "|", but the name of a tool may.
         tool, _, parameter = rest.rpartition("|")
         return Descriptor(kind, tool, parameter)
     tool, _, path = rest.partition("|")
@@ -122,7 +122,7 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
     for value in values:
         if isinstance(value, (str, int, float)) and canon(value) not in used:
             unused[value] = None
-    # One element that is left is one call, which "next" gives.
+    # One remaining element is one call, which "next" gives.
     if len(unused) < 2:
         return ABSENT
     return list(unused)
@@ -189,7 +189,7 @@ def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
 
 
 def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
-    # Two equal truth values say nothing about where one came from, and a list has no place of its own.
+    # Two equal truth values do not prove a source, and a list has no place of its own.
     if isinstance(value, (list, dict, bool)) or value is None:
         return []
     text = canon(value)
@@ -201,14 +201,14 @@ def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]
             sources.append(f"i|{tool}|{parameter}")
     sources += _in_outputs(text, state, slot)
     used = state.used.get(slot)
-    # The latest message that has the value: older ones may say it elsewhere.
+    # The latest message with the value: older ones may have it elsewhere.
     for said in (state.user, *state.past_users):
         spots = _in_text(text, said, used)
         if spots:
             sources += [f"u{spot}" for spot in spots]
             break
     places = state.seen.places(text, derived=not sources)
-    # A date that stands in the run itself is no other date's neighbour.
+    # A date that is in the run itself is not derived from another date.
     if not sources and not places and _is_iso(text):
         return _near_dates(text, state)
     return sources + places
@@ -302,7 +302,7 @@ def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> l
         shape = shape_of(value)
         if shape and _first_unused(text.shapes[shape], used):
             spots.append(f"s|{shape}")
-    # The same words may stand further left, before another value.
+    # The same words may occur earlier, before another value.
     return [spot for spot in spots if _from_text(spot[0], spot[2:], text, used) == value]
 
 
@@ -332,13 +332,13 @@ def _lefts(text: Text, first: int) -> list[str]:
     lefts = []
     if first > 1:
         lefts.append(f"{words[first - 2]} {words[first - 1]}")
-    # A mark alone stands at many places of a text.
+    # A mark alone occurs at many places of a text.
     if first == 1 or (first > 1 and is_word(words[first - 1])):
         lefts.append(words[first - 1])
     return [left for left in lefts if _plain(left)]
 
 
-# --- words for them ---
+# --- texts ---
 
 
 def describe(descriptor: str) -> str:
@@ -376,7 +376,7 @@ def describe(descriptor: str) -> str:
 
 
 def _place(path: str, tool: str) -> str:
-    """Return a place in a tool's result in words; ``$`` is all of it."""
+    """Return a place in a tool's result as a text; ``$`` is the whole result."""
     inside = path.removeprefix("$").removeprefix(".")
     if not inside:
         return f"the result of {tool}"

@@ -1,8 +1,8 @@
-"""The state of one run, folded over its events: what a prediction may look at, and nothing else; and the contexts
-under which the successors of such a state are counted.
+"""The state of one run, folded over its events: the complete input of a prediction; and the contexts under which the
+successors of such a state are counted.
 
-Windows hold the run's symbols: START, tools (``name!`` when the call failed), USER for a later user message,
-WORDS for an answer. The paper's windows hold tools alone.
+Windows hold the run's symbols: START, tools (``name!`` when the call failed), USER for a later user message, WORDS for
+an answer. The paper's windows contain only tools.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ class RunState:
     Attributes:
         symbols: the run as a sequence: START (CUT if the head of the history is missing), tools (``name`` or
             ``name!`` when the call failed), USER for a later user message, WORDS for an answer in words.
-        tools: the tools alone, in order.
-        user: the latest user message; `past_users` holds the ones before, latest first.
-        asked: the words that the latest user message answers: the assistant's, and user messages that nobody has
-            answered in between; "" if it answers none.
+        tools: only the tools, in order.
+        user: the latest user message; `past_users` has the earlier ones, latest first.
+        asked: the words that the latest user message answers: the assistant's, and unanswered user messages in between;
+            "" if it is not an answer.
         thought: the model's latest words since that message.
         since_user: calls since the latest user message.
         latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
         inputs: (tool, parameter) -> its latest value; `input_texts`: the same as `canon` writes it.
-        media: digests of the pictures and files in the user's messages of the episode, one per message that has any.
-        seen: prompt and context of the model call that comes next.
-        stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
-        max_past_texts: user messages before the latest that are kept.
-        max_asked: characters of the assistant's words that are kept, from the end.
-        max_outputs: outputs in which values are looked for.
+        media: digests of the pictures and files in the user's messages of the episode, one per message with media.
+        seen: prompt and context of the next model call.
+        stopped: True if a call of the latest turn was never executed (a person or a limit stopped it, the schema
+            refused it).
+        max_past_texts: limit of kept user messages before the latest.
+        max_asked: limit of kept characters of the assistant's words, from the end.
+        max_outputs: limit of outputs that are searched for values.
     """
 
     max_past_texts: ClassVar[int] = 4
@@ -78,7 +79,7 @@ class RunState:
         self.called: set[tuple[str, str]] = set()
 
     def copy(self) -> RunState:
-        """Return a state that may go on by itself. Outputs are read once for all copies."""
+        """Return a copy that can be continued independently. Outputs are read once for all copies."""
         other = RunState.__new__(RunState)
         for name, value in vars(self).items():
             own = value
@@ -133,7 +134,7 @@ class RunState:
         self.user = read_text(message.text)
         self.user_key = message.key
         self.asked = self._words
-        # A second message that nobody has answered in between belongs to what the next one answers.
+        # An unanswered message belongs to the words that the next message answers.
         self._words = f"{self._words}\n{message.text}".strip()[-self.max_asked :]
         self.thought = ""
         self.since_user = []
@@ -151,14 +152,14 @@ class RunState:
         self.since_episode.append(step)
         self.called.add((step.tool, canon_args(step.args)))
         for name, value in step.args.items():
-            # A text that stands for an argument too large to read is no value.
+            # A text that represents an argument too large to read is not a value.
             if is_unread(value):
                 continue
             slot, text = (step.tool, name), canon(value)
             self.inputs[slot], self.input_texts[slot] = value, text
             used = {text}
             if isinstance(value, list) and len(value) == 1:
-                # Some tools take a list where each call has one element.
+                # Some tools take a list, for which other calls have one element each.
                 used.add(canon(value[0]))
             # Copies of a state share the sets, so a set is replaced, never changed.
             self.used[slot] = self.used.get(slot, frozenset()) | used
@@ -171,7 +172,7 @@ class RunState:
         step = self.steps[index]
         read, observation = self._observations.get(index, (None, None))
         if observation is None or read is not step:
-            # Copies share what was read: another one that went another way has another call at this place.
+            # Copies share read outputs: a copy that continued differently has another call at this position.
             observation = flatten(step.output)
             self._observations[index] = step, observation
         return observation
@@ -197,7 +198,7 @@ class RunState:
 
     def recent_outputs(self) -> list[int]:
         """Return the calls whose outputs are searched for values: the latest one of each tool, of up to 8 tools."""
-        # A tool keeps its first place in the dict, however late it was called again.
+        # A tool keeps its first position in the dict, even if it is called again later.
         latest = sorted(self.outputs.values())[-self.max_outputs :]
         return [index for index in self.outputs.values() if index >= latest[0]]
 
@@ -206,7 +207,7 @@ class Folds:
     """The states of threads up to their latest model turn, folded once: later readings of a thread begin with them.
 
     Attributes:
-        max_threads: threads of which a state is kept; those that were read least lately leave.
+        max_threads: limit of threads with a kept state; the least recently read are dropped.
     """
 
     max_threads: ClassVar[int] = 128
@@ -228,7 +229,7 @@ class Folds:
         """Keep the state after `count` events of the run, all of them before its latest turn."""
         with self._lock:
             thread = run.thread_id or run.scope
-            # At the end again, so that the first of the dictionary was read least lately.
+            # Moved to the end, so that the first of the dictionary is the least recently read.
             self._kept.pop(thread, None)
             self._kept[thread] = run.events[:count], state.copy()
             if len(self._kept) > self.max_threads:
@@ -251,7 +252,7 @@ class Folds:
 
 
 def tool_in_words(name: str) -> str:
-    """Return a predicted tool, or what stands in the place of one, as a person reads it."""
+    """Return a predicted tool, or the symbol in its place, as a text for people."""
     if name.startswith(PARALLEL):
         return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
     if name == WORDS:
@@ -260,7 +261,7 @@ def tool_in_words(name: str) -> str:
 
 
 def latest_turn(run: Run) -> int:
-    """Return the place of the latest model turn among a run's events; 0 if there is none."""
+    """Return the position of the latest model turn among a run's events; 0 without one."""
     for index in range(len(run.events) - 1, 0, -1):
         if isinstance(run.events[index], Turn):
             return index
@@ -288,7 +289,7 @@ def paper_window(tools: list[str], length: int) -> str | None:
 
 
 def parallel(tools: Iterable[str]) -> str:
-    """Return the symbol of parallel calls: PARALLEL, and the tool if they are all of one."""
+    """Return the symbol of parallel calls: PARALLEL, with the tool if all calls are of one tool."""
     kinds = set(tools)
     if len(kinds) == 1:
         return PARALLEL + kinds.pop()

@@ -1,10 +1,10 @@
 """The evidence graph: everything the memory has learned, and the increments by which it learns (`graph.events`).
 
-The graph itself holds what all methods share: tools, what followed what, where arguments came from, past requests,
-counters, runs and their verdicts. What one method keeps in addition is a `Table`, registered under a name of its own.
+The graph itself has the data that all methods share: tools, their successors, sources of arguments, past requests,
+counters, runs and their feedback. The additional data of one method is a `Table`, registered under a name of its own.
 
-Counts are in bounded tables of plain containers, with constant time per look-up. They commute as long as no bound is
-reached; at a bound the rows with the least evidence leave first, older before newer.
+Counts are in bounded tables of plain containers, with constant time per look-up. They commute until a bound is reached;
+at a bound the rows with the least evidence are dropped first, older before newer.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SUCCESSOR_COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut
 HIT, MISS = 0, 1
 
 OPEN: Final = "?"
-"""Successor of a context whose model turn began and whose end has not been seen."""
+"""Successor of a context whose model turn began without a known end."""
 TURNS_OPEN: Final = "turns_open"
-"""Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
+"""Counter of the turns that began without a known end; the others are in ``turns``."""
 MAX_SOURCES: Final = 32
 """Sources kept per slot."""
 
@@ -47,8 +47,8 @@ class GraphLimits:
         slots: slots whose sources, values and contributors are kept.
         values: values of a slot.
         seen: keys of observations.
-        runs: runs with their verdicts.
-        waiting: events kept for tables that are not registered. The oldest leave.
+        runs: runs with their feedback.
+        waiting: events kept for tables that are not registered. The oldest are dropped.
     """
 
     contexts: int = 60_000
@@ -68,12 +68,12 @@ class KeptRun(PlainRecord):
 
     Attributes:
         shortcuts: shortcuts taken.
-        score: the verdict, 0 to 1, if there is one.
-        comment: the word on it.
-        owner: digest of the user whose run it is, if known.
-        author: digest of the user who gave the verdict, if known.
-        weight: how much the verdict counts, up to 1.
-        when: time of the verdict, in seconds since 1970.
+        score: the feedback, 0 to 1, or None.
+        comment: the comment of the feedback.
+        owner: digest of the run's user, if known.
+        author: digest of the user who gave the feedback, if known.
+        weight: weight of the feedback, up to 1.
+        when: time of the feedback, in seconds since 1970.
     """
 
     shortcuts: int = 0
@@ -89,7 +89,7 @@ class CountTable:
     """``key -> {item -> [count, …]}``: a vector of counters for each item.
 
     Args:
-        max_rows: keys; at a tenth more, those with the smallest total leave.
+        max_rows: limit of keys; at a tenth more, those with the smallest total are dropped.
         width: counters of an item.
         max_items: items per key; a new one replaces the rarest.
     """
@@ -103,7 +103,7 @@ class CountTable:
     def add(self, key: str, item: str, column: int = 0, amount: float = 1) -> None:
         row = self.rows.get(key)
         if row is None:
-            # Sorting all rows for each new one would be slow: a tenth leaves at once.
+            # Sorting all rows for each new one would be slow: a tenth is dropped at once.
             if len(self.rows) >= self.max_rows * 1.1:
                 self._shrink()
             row = self.rows[key] = {}
@@ -146,7 +146,7 @@ def _rarest(row: Mapping[str, list[float]]) -> str:
 class Contributors:
     """The runs and users that an item comes from: up to 3 of each.
 
-    The smallest digests stay, so that the result does not depend on the order of arrival.
+    The smallest digests are kept, so that the result does not depend on the order of arrival.
     """
 
     runs: list[str] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Contributors:
             _note(self.users, user)
 
     def lose(self, gone: Forgotten) -> bool:
-        """Delete a user, or runs; return True if any was here."""
+        """Delete a user, or runs; return True if one of them was a contributor."""
         before = len(self.users) + len(self.runs)
         if gone.user:
             self.users = [user for user in self.users if user != gone.user]
@@ -167,7 +167,7 @@ class Contributors:
         return len(self.users) + len(self.runs) < before
 
     def left(self, gone: Forgotten) -> bool:
-        """Return True if there is a contributor left of the kind that is forgotten."""
+        """Return True if a contributor of the forgotten kind is left."""
         if gone.user:
             return bool(self.users)
         return bool(self.runs)
@@ -192,7 +192,7 @@ class ContributorTable:
     def add(self, key: str, item: str, run: str, user: str | None) -> None:
         row = self.rows.get(key)
         if row is None:
-            # Contributors of a slot have no total to compare: the oldest slot leaves.
+            # Contributors of a slot have no total to compare: the oldest slot is dropped.
             if len(self.rows) >= self.max_rows:
                 del self.rows[next(iter(self.rows))]
             row = self.rows[key] = {}
@@ -222,10 +222,10 @@ class ContributorTable:
         return lost
 
     def forget_items(self, gone: Forgotten, table: CountTable, counted: Callable[[str], bool]) -> int:
-        """Delete contributors as `forget` does, and the items of `table` that have none left.
+        """Delete contributors like `forget`, and the items of `table` that have none left.
 
-        `counted`: True for items that have contributors. In a full row, where some had to leave, such an item without
-        one may be anybody's: it is deleted as well and counts as removed.
+        `counted`: True for items with contributors. In a full row, which may have dropped contributors, an item without
+        one may belong to any user: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
         lost = self._lose(gone)
@@ -299,8 +299,8 @@ class Table(_Parts):
 
     Attributes:
         name: its place in the snapshot.
-        parts: the attributes that are its state, plain containers or tables of counts, each with the shape of its
-            plain values. What has another shape in a snapshot is left out before `load` sees it.
+        parts: the attributes that are its state, plain containers or tables of counts, each with the shape of its plain
+            values. Values of another shape in a snapshot are left out before `load`.
     """
 
     name: ClassVar[str]
@@ -309,23 +309,25 @@ class Table(_Parts):
         self.graph = graph
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """Return what applies its events; it may look at those of others too, after they were applied there."""
+        """Return the functions that apply its events; it may also read events of other tables, after they were applied
+        there.
+        """
         return {}
 
     def forget(self, gone: Forgotten) -> int:
-        """Delete what came from a user, or from runs; return the number of removed pieces. Pure counts stay."""
+        """Delete the data of a user, or of runs; return the number of removed items. Pure counts are kept."""
         return 0
 
 
 class ToolGraph(_Parts):
-    """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
+    """Tools, successor statistics, argument sources, past requests, counters and runs; and tables registered by
+    methods.
 
-    What belongs to a table that is not registered is kept until somebody registers it: its state as it was read, and
-    the latest of its events in their order. At a bound the rows with the least evidence leave; of requests, runs, hours
-    and keys the oldest.
+    The data of an unregistered table is kept until it is registered: its state as it was read, and its latest events in
+    order. At a bound the rows with the least evidence are dropped; of requests, runs, hours and keys the oldest.
 
     Attributes:
-        left_out: names of the rows of tables that had not their shape, since somebody last emptied the list.
+        left_out: names of the rows of tables with a wrong shape, since the list was last emptied.
     """
 
     parts: ClassVar = {
@@ -400,14 +402,14 @@ class ToolGraph(_Parts):
                 op.RunsForgotten: self._forget_runs,
             }
         )
-        # Tables come after the graph's own events, since they may look at these after they were applied.
+        # Tables come after the graph's own events, because they may read these after they were applied.
         for kind in tables:
             self.register(kind)
 
-    # --- tables of others ---
+    # --- tables registered by methods ---
 
     def register(self, kind: type[T]) -> T:
-        """Return the table of a kind: the one that is there, else a new one with what was kept for it."""
+        """Return the table of a kind: the registered one, otherwise a new one with the data kept for it."""
         known = self._tables.get(kind.name)
         if isinstance(known, kind):
             return known
@@ -434,9 +436,9 @@ class ToolGraph(_Parts):
                     self.left_out.append(f"{table.name}.{part}")
                 table.load(fitting)
         finally:
-            # Once around: an event of a table that is not registered yet waits again, at the end.
+            # One pass: an event of a table that is not registered yet waits again, at the end.
             for _ in range(len(self._waiting)):
-                # What cannot be applied is left out: it is from a file.
+                # Events that cannot be applied are left out: they are from a file.
                 with suppress(TypeError, ValueError, LookupError, AttributeError):
                     self.apply(None, [self.event_of(self._waiting.popleft())])
 
@@ -444,13 +446,13 @@ class ToolGraph(_Parts):
     def tables(self) -> Collection[Table]:
         return self._tables.values()
 
-    # --- what has been seen ---
+    # --- keys of observations ---
 
     def event_of(self, plain: Any, fitting: Collection[str] = ()) -> Event:
         """Return the event that was written as plain values; those of the kinds `fitting` were compared before.
 
         Raises:
-            TypeError, LookupError: it is none, or has not the fields of its kind with their shapes.
+            TypeError, LookupError: it is not an event, or its fields do not have the shapes of its kind.
         """
         if not (isinstance(plain, list) and isinstance(plain[0], str)):
             raise TypeError("an event is a list that begins with its kind")
@@ -462,7 +464,7 @@ class ToolGraph(_Parts):
         return kind(*plain[1:])
 
     def fitting_kinds(self, plain: Iterable[Any]) -> set[str]:
-        """Return the kinds of events, written as plain values, of which all have their shape.
+        """Return the kinds of events, written as plain values, whose events all have their shape.
 
         Comparing 10,000 rows kind by kind takes a third of the time of comparing each event.
         """
@@ -482,7 +484,7 @@ class ToolGraph(_Parts):
         return int(key, 16) in self._seen
 
     def apply(self, key: str | None, record: Record) -> bool:
-        """Apply a record; return False, and change nothing, if its key was seen before."""
+        """Apply a record; return False without a change if its key was seen before."""
         if key is not None:
             # An int takes 36 bytes, its 16 digits 65, and 2 million keys are kept.
             number = int(key, 16)
@@ -518,13 +520,14 @@ class ToolGraph(_Parts):
 
     def _add_arguments(self, tool: str, types: Mapping[str, str], given: list[str], user: str | None) -> None:
         entry = self.tools.setdefault(tool, {})
-        # "given" counts names whose value no earlier output had.
+        # "given" counts names whose value was not in an earlier output.
         for parameter in given:
             counts = entry.setdefault("given", {})
             counts[parameter] = counts.get(parameter, 0) + 1
         entry["calls_read"] = entry.get("calls_read", 0) + 1
         known = entry.setdefault("parameters_seen", {})
-        # "parameters_of" names the only user of a name that no schema has: it may be a person's, as a key of an object.
+        # "parameters_of" names the only user of a name outside all schemas: it may be a person's name, as a key of an
+        # object.
         whose = entry.setdefault("parameters_of", {})
         for parameter, kind in types.items():
             if parameter not in known and user:
@@ -545,7 +548,7 @@ class ToolGraph(_Parts):
                 column = HIT
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
-            # Constants and the nearest request ("c", "n") hold no words of anybody.
+            # Constants and the nearest request ("c", "n") contain no words of users.
             if user is not None and "|" in descriptor:
                 self.descriptor_contributors.add(slot, descriptor, "", user)
         for descriptor, value in agreed.items():
@@ -557,7 +560,7 @@ class ToolGraph(_Parts):
         self.value_contributors.add(slot, value, run, user)
 
     def count(self, counter: str, amount: float = 1) -> None:
-        # A negative amount takes back the count of a turn that was open.
+        # A negative amount subtracts the count of an open turn.
         self.counters[counter] = self.counters.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
@@ -578,13 +581,13 @@ class ToolGraph(_Parts):
         self._add_run(run, 0, None)
         new = op.Verdict(run, score, comment, user, weight, when)
         current = self.verdict(run)
-        # Workers may apply verdicts in any order: the one with the highest rank stays.
+        # Workers may apply feedback in any order: the one with the highest rank is kept.
         if current is None or new.rank > current.rank:
             record = self.runs[run]
             record.score, record.comment, record.author = score, comment, user
             record.weight, record.when = weight, when
 
-    # --- whose it is ---
+    # --- owners ---
 
     def owner(self, run: str) -> str | None:
         record = self.runs.get(run)
@@ -594,7 +597,7 @@ class ToolGraph(_Parts):
 
     @property
     def mixes_users(self) -> bool:
-        """True if values of several threads are kept, and no user of any run is known."""
+        """True if values of several threads are kept, and the users of all runs are unknown."""
         for record in self.runs.values():
             if record.owner is not None:
                 return False
@@ -608,11 +611,11 @@ class ToolGraph(_Parts):
 
     @property
     def turns(self) -> int:
-        """Model turns: those learned, and those that began and whose end has not been seen."""
+        """Model turns: learned turns, and turns that began without a known end."""
         return int(self.counters.get("turns", 0) + self.counters.get(TURNS_OPEN, 0))
 
     def verdict(self, run: str) -> op.Verdict | None:
-        """Return the verdict that stands, if any."""
+        """Return the kept feedback on a run, or None."""
         record = self.runs.get(run)
         if record is None or record.score is None:
             return None
@@ -643,9 +646,9 @@ class ToolGraph(_Parts):
         return self.forget(Forgotten(runs=frozenset(runs)))
 
     def forget(self, gone: Forgotten) -> int:
-        """Delete requests, runs, and values and wordings that were seen with nobody else, or in no other thread.
+        """Delete requests, runs, and values and wordings without another user or thread.
 
-        Return the number of removed pieces. Pure counts (which tool follows which) stay.
+        Return the number of removed items. Pure counts (which tool follows which) are kept.
         """
         removed = self.cases.forget(gone)
         removed += self.value_contributors.forget_items(gone, self.values, counted=_is_value)
@@ -672,13 +675,13 @@ class ToolGraph(_Parts):
                 del self.runs[run]
                 removed += 1
             elif gone.user and record.author == gone.user:
-                # A verdict that this user gave on another's run: the score stays, what identifies the author does not.
+                # Feedback that this user gave on another's run: the score is kept without its author.
                 record.comment, record.author = None, None
                 removed += 1
         return removed
 
     def _forget_places(self, user: str) -> int:
-        """Delete what is known of places that had a value of a user: which of the digests is theirs is not kept."""
+        """Delete the record of places with a value of a user, because the digests are not assigned to users."""
         removed = 0
         for row in self.places.rows.values():
             for descriptor, contributors in list(row.items()):
@@ -688,7 +691,9 @@ class ToolGraph(_Parts):
         return removed
 
     def _forget_parameters(self, user: str) -> int:
-        """Delete names of arguments that only this user's calls had and no schema has: they may be people's names."""
+        """Delete names of arguments that only this user's calls had and that are in no schema: they may be people's
+        names.
+        """
         slots = set()
         for tool, entry in self.tools.items():
             whose = entry.get("parameters_of", {})
@@ -723,7 +728,7 @@ class ToolGraph(_Parts):
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Replace everything but tables that are not in the state; raise GraphFileError if it has not that shape."""
+        """Replace everything except tables that are not in the state; raise GraphFileError if it has another shape."""
         shapes.refuse(state, {**self.parts, **self._others})
         super().load(state)
         self.runs = {run: KeptRun.from_plain(plain) for run, plain in state["runs"].items()}
@@ -745,5 +750,5 @@ def _is_value(item: str) -> bool:
 
 
 def _has_place(source: str) -> bool:
-    """Return True for sources that have contributors; constants and the nearest request have none."""
+    """Return True for sources with contributors; constants and the nearest request have none."""
     return "|" in source

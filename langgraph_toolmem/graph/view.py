@@ -47,7 +47,7 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A copy of the evidence graph: tools, what follows what, where arguments come from."""
+    """A copy of the evidence graph: tools, their successors, and the sources of arguments."""
 
     tools: dict[str, ToolCounts] = field(default_factory=dict)
     edges: list[EdgeView] = field(default_factory=list)
@@ -102,13 +102,13 @@ def view_of(graph: ToolGraph) -> GraphView:
 def _edges(graph: ToolGraph) -> list[EdgeView]:
     edges = []
     for key, targets in graph.successors.rows.items():
-        # The first call of a run is in the windows of one symbol, the others in the paper's, which hold tools alone.
+        # The first call of a run is in the windows of one symbol, the others in the paper's, which contain only tools.
         kind, _, source = key.partition(SEPARATOR)
         begins_run = kind == "w1" and source == START
         if not begins_run and kind != "p1":
             continue
         for target, counters in targets.items():
-            # A picture of tools has no place for an answer in words.
+            # A graph of tools does not show answers in words.
             if target not in (WORDS, PARALLEL, OPEN):
                 model_ok, model_failed, shortcut_ok, shortcut_failed = map(int, counters)
                 ok, failed = model_ok + shortcut_ok, model_failed + shortcut_failed
@@ -123,7 +123,7 @@ def _edges(graph: ToolGraph) -> list[EdgeView]:
 def _flows(graph: ToolGraph) -> list[FlowView]:
     flows = []
     for slot, sources in graph.sources.rows.items():
-        # Counts after a certain symbol are in those of the slot, too.
+        # Counts after a certain symbol are also in those of the slot.
         if "\x1e" in slot:
             continue
         tool, parameter = slot.split(SEPARATOR)

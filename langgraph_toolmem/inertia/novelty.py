@@ -169,9 +169,10 @@ class Novelty:
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
 
     def new_words(self, candidate: Candidate) -> float | None:
-        """Return the share of words that are missing in all of the most similar requests that led to the tool.
+        """Return the share of the request's words that all of the most similar requests that led to the tool lack.
 
-        Returns: None without such a request; 0 in a run without a user's message.
+        Returns:
+            None without such a request; 0 in a run without a user's message.
         """
         # A run without a user's message (a job, a timer) has no wording to compare.
         if not self._asks:

@@ -6,12 +6,12 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
-``tool_search``   which tools a request is about
-``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
+``tool_search``   the tools that fit a request
+``plan``          chains from known values to a target; other routes; replacements when a call failed
 ``deferred``      tools that the model finds by a search, and the step; ``providers``: their forms for each provider
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
-``evidence``      what all of it keeps in the memory's evidence graph; ``history``: the counts of past runs in it
+``evidence``      the rows of all these in the memory's evidence graph; ``history``: the counts of past runs in it
 """
 
 from __future__ import annotations

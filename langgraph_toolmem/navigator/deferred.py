@@ -1,11 +1,11 @@
 """Deferred tools: the model finds them by a search, and the list of tools in its prompt never changes.
 
-A provider's prompt cache holds the beginning of a prompt, and tools stand at its very beginning, so a list that is
-chosen anew for each request is paid in full each time. Here the list stays: some tools that are always offered, and
+A provider's prompt cache contains the beginning of a prompt, and tools come first in it, so a list that changes with
+each request is paid in full each time. Here the list is constant: some tools that are always offered, and
 `search_tools`. The state keeps the answer of a search as text, with the names as the artifact ``{"revealed": […]}``.
-What a provider needs of its own is made at the model call (`DeferredTools.offer`) and taken back from the answer
-(`DeferredTools.take`), so the model may change within a thread, and everything else in an agent (approval, limits,
-recorder) sees calls of the real tools. The provider's forms are in `navigator.providers`.
+The provider's own form is made at the model call (`DeferredTools.offer`) and converted back from the answer
+(`DeferredTools.take`), so the model may change within a thread, and the rest of the agent (approval, limits, recorder)
+sees calls of the real tools. The provider's forms are in `navigator.providers`.
 
 ==============  =====================================================================================================
 ``anthropic``   all tools are sent, deferred; the answer of a search becomes ``tool_reference`` blocks
@@ -85,12 +85,12 @@ class ToolSearch:
     """Settings of the search for an agent's tools.
 
     Attributes:
-        k: tools that a search reveals; a chain may bring more. With no more tools than this, all are offered.
+        k: tools that a search reveals; a chain may bring more. With at most this number of tools, all are offered.
         always: names of tools that are always offered, such as those of other middleware.
-        mode: how they reach the model (see the module); "auto" chooses by the model, "portable" where it is not known.
+        mode: how they reach the model (see the module); "auto" chooses by the model, "portable" for an unknown one.
 
     Raises:
-        ConfigurationError: a value cannot work.
+        ConfigurationError: a value is invalid.
     """
 
     k: int = 5
@@ -105,7 +105,7 @@ class ToolSearch:
             raise ConfigurationError(f"ToolSearch: mode is one of {', '.join(get_args(Mode))}, not {self.mode!r}.")
 
 
-# --- what a search finds, and how it is said ---
+# --- search results and their text ---
 
 
 def find_tools(
@@ -117,18 +117,18 @@ def find_tools(
     request: str = "",
     user_id: str | None = None,
 ) -> dict[str, str]:
-    """Return the tools that fit a query with what each gives, those first that complete a chain to the best of them.
+    """Return the tools that fit a query with their outputs, beginning with the chain to the best of them.
 
     Args:
-        k: tools at most; more only where the first chain is longer.
-        request: the user's words: what earlier runs with such a request called is found sooner.
+        k: most tools; more only if the first chain is longer.
+        request: the user's words: tools of earlier runs with a similar request rank higher.
 
     Raises:
         EmbedderChangedError: stored vectors were made by another embedder.
     """
     if not query.strip() or not names:
         return {}
-    # Twice as many as are shown, since chains hold some of them.
+    # Twice as many as are shown, because chains contain some of them.
     hits = navigator.tool_search.search(query, 2 * k, available=names, user_id=user_id, request=request)
     chosen: dict[str, str] = {}
     targets = targets_of(hits)[:3]
@@ -136,7 +136,7 @@ def find_tools(
         plan = navigator.plan(f"{request} {query}", target=targets, available=names, k=1)
         for chain in plan.chains:
             new = [step for step in chain.steps if step.tool not in chosen]
-            # The first chain is taken whole: a part of it could not be called.
+            # The first chain is taken completely: a part of it could not be called.
             if chosen and len(chosen) + len(new) > k:
                 continue
             for step in reversed(new):
@@ -151,7 +151,7 @@ def find_tools(
 
 
 def described(spec: ToolSpec, why: str = "") -> str:
-    """Return a tool on one line: its name, what it does, and the schema of its arguments."""
+    """Return a tool on one line: its name, its description, and the schema of its arguments."""
     about = " ".join(spec.description.split())
     if len(about) > MAX_ABOUT:
         about = " ".join([f"{about[: MAX_ABOUT - 1]}…", *_choices(spec.description)])
@@ -164,7 +164,7 @@ def described(spec: ToolSpec, why: str = "") -> str:
 
 
 def _brief_schema(parameters: Mapping[str, Any]) -> str:
-    """Return a schema as JSON without titles, and without descriptions where it is long."""
+    """Return a schema as JSON without titles, and without descriptions if it is long."""
     brief = _without("title", dict(parameters))
     # The tool's own description is in its line.
     brief.pop("description", None)
@@ -179,14 +179,14 @@ def _compact_json(value: Any) -> str:
 
 
 def _without(key: str, schema: Any) -> Any:
-    """Return the schema without its texts of this key; a parameter of that name stays."""
+    """Return the schema without its texts of this key; a parameter of that name is kept."""
     if isinstance(schema, list):
         return [_without(key, item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     kept = {}
     for name, value in schema.items():
-        # The schema of a parameter named "title" is no text.
+        # The schema of a parameter named "title" is not a text.
         if name != key or not isinstance(value, str):
             kept[name] = _without(key, value)
     return kept
@@ -195,7 +195,7 @@ def _without(key: str, schema: Any) -> Any:
 def _choices(description: str) -> list[str]:
     """Return the items that a description lists by name, such as the subagents of deepagents' ``task``.
 
-    No schema has them. An item behind `MAX_CHOICES` characters is left out.
+    Schemas do not have them. An item after `MAX_CHOICES` characters is left out.
     """
     items: list[str] = []
     left = MAX_CHOICES
@@ -214,7 +214,7 @@ def _choices(description: str) -> list[str]:
 
 
 class Offer(NamedTuple):
-    """The tools to bind, the history as this model is to see it, and the way; None: all tools are offered."""
+    """The tools to bind, the history for this model, and the mode; None if all tools are offered."""
 
     tools: list[Any]
     messages: list[Any]
@@ -224,7 +224,7 @@ class Offer(NamedTuple):
 class DeferredTools:
     """The offers of one agent.
 
-    What a thread was shown is read from its messages. Only the tools of its latest request are kept, in RAM.
+    The tools shown to a thread are read from its messages. Only the tools of its latest request are kept, in RAM.
     """
 
     MAX_THREADS: ClassVar[int] = 1024
@@ -240,7 +240,7 @@ class DeferredTools:
         self._requested: OrderedDict[str, list[Any]] = OrderedDict()
 
     def names(self, tools: Iterable[Any]) -> list[str]:
-        """Return the tools that are found by search; none where there are too few."""
+        """Return the tools that are found by search; empty if there are too few."""
         never_deferred = {*OWN_TOOLS, *self.options.always}
         names = []
         for tool in tools:
@@ -267,7 +267,7 @@ class DeferredTools:
         insisted: Collection[str] = (),
         thread_id: str | None = None,
     ) -> Offer:
-        """Return what this model is asked with; `insisted`: names of ``tool_choice`` and of structured answers."""
+        """Return the offer for this model; `insisted`: names of ``tool_choice`` and of structured answers."""
         _check_names(tools)
         if thread_id is not None:
             self._keep_requested(thread_id, tools)
@@ -295,7 +295,7 @@ class DeferredTools:
     def searchable(self, built: Iterable[Any], thread_id: str | None) -> list[Any]:
         """Return the tools that a search in a thread looks through, given those of the tool node.
 
-        A tool that a middleware adds at run time is in the request alone: the tool node knows only the tools that the
+        A tool that a middleware adds at run time is only in the request: the tool node knows only the tools that the
         agent was built with.
         """
         tools = list(built)
@@ -308,7 +308,9 @@ class DeferredTools:
     # --- from the model ---
 
     def take(self, answer: AIMessage, tools: Iterable[Any], *, insisted: Collection[str] = ()) -> AIMessage:
-        """Return the answer with calls of the real tools. What cannot be read stays `call_tool`, which says why."""
+        """Return the answer with calls of the real tools. An unreadable call stays `call_tool`, which returns the
+        reason.
+        """
         answer = with_searches(answer)
         if not answer.tool_calls:
             return answer
@@ -321,16 +323,16 @@ class DeferredTools:
                 if bridged_call.problem is None:
                     call = {**call, "name": bridged_call.name, "args": bridged_call.arguments}
             elif call["name"] not in known:
-                # ToolNode would list the names of all tools; `call_tool` answers with the nearest one.
+                # ToolNode would list the names of all tools; `call_tool` answers with the most similar one.
                 call = {**call, "name": CALL_TOOL, "args": bridge(call)}
             calls.append(call)
-        # The message stays the object that it was where nothing changed: hosts compare by identity.
+        # An unchanged message stays the same object, because hosts compare by identity.
         if calls == answer.tool_calls:
             return answer
         return answer.model_copy(update={"tool_calls": calls})
 
     def note(self, offer: Offer, answer: AIMessage, tools: Sequence[Any], messages: Sequence[Any]) -> None:
-        """Record by which search the called tools were found, and tokens of tools sent and saved."""
+        """Record the searches that found the called tools, and tokens of tools sent and saved."""
         key = len(tools), len(offer.tools)
         tokens = self._costs.get(key)
         if tokens is None:
@@ -339,7 +341,7 @@ class DeferredTools:
             tokens = self._costs[key] = _ToolTokens(_tokens(counted), _tokens(tools))
         deferred = set(self.names(tools))
         revealed = revealed_in(messages)
-        # The number of the search that found each called tool; 0 for none.
+        # The number of the search that found each called tool; 0 without a search.
         numbers: list[int] = []
         for call in answer.tool_calls:
             if call["name"] in deferred:
@@ -381,7 +383,7 @@ def _check_names(tools: Iterable[Any]) -> None:
 
 
 def _parted(tools: Iterable[Any], deferred: Collection[str]) -> tuple[list[Any], dict[str, BaseTool]]:
-    """Return the tools that are always offered, and the deferred ones by name; the two of tool search are neither."""
+    """Return the tools that are always offered, and the deferred ones by name, without the two tools of tool search."""
     always = []
     later = {}
     for tool in tools:
@@ -415,8 +417,8 @@ def _search_form() -> dict[str, Any]:
 
 
 def _call_form() -> dict[str, Any]:
-    """Return `call_tool` as OpenAI takes functions."""
-    # A dict is sent as it is. Of a tool, strict mode would close the schema of `arguments`, so that it stayed empty.
+    """Return `call_tool` in OpenAI's form of functions."""
+    # A dict is sent as it is. For a tool, strict mode would close the schema of `arguments`, so that it stayed empty.
     return {
         "type": "function",
         "function": {
@@ -438,7 +440,7 @@ def _call_form() -> dict[str, Any]:
 
 
 class BridgedCall(NamedTuple):
-    """A `call_tool` call as the real tool's name and arguments, and what is wrong with it, if anything."""
+    """A `call_tool` call as the real tool's name and arguments, with its error, if any."""
 
     name: str
     arguments: dict[str, Any]
@@ -493,7 +495,7 @@ def _problem_of(name: str, arguments: dict[str, Any], specs: Mapping[str, ToolSp
 class _WithRuntime(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    # Optional in its default only: a union would become part of the schema that the model sees.
+    # Optional only by its default: a union would become part of the schema that the model sees.
     runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
@@ -511,7 +513,7 @@ def _search_errors() -> ErrorLog:
 
 
 class SearchTools(BaseTool):
-    """`search_tools`: the model asks in words, and gets tools as complete chains. Any ToolNode can run it."""
+    """`search_tools`: the model searches in words, and gets tools as complete chains. Any ToolNode can run it."""
 
     name: str = SEARCH_TOOL
     description: str = SEARCH_ABOUT
@@ -523,7 +525,7 @@ class SearchTools(BaseTool):
     _errors: ErrorLog = PrivateAttr(default_factory=_search_errors)
 
     def _run(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> tuple[str, dict[str, list[str]]]:
-        # ToolNode ends the run where a tool raises, unless the host says otherwise.
+        # ToolNode ends the run if a tool raises, unless the host handles errors.
         try:
             return self._found(query, runtime)
         except Exception as error:  # noqa: BLE001 - the run goes on
@@ -543,7 +545,7 @@ class SearchTools(BaseTool):
         if tools:
             specs = deferred.specs(tools)
             navigator.core.catalogue.adopt(specs)
-        # What was found before is available still: a search that brings it again would be wasted.
+        # Tools of earlier searches are still available: finding them again would be useless.
         before = revealed_in(messages)
         hidden = set(before)
         if state is not None:
@@ -555,7 +557,7 @@ class SearchTools(BaseTool):
         emit(runtime, event, on=navigator.core.events)  # type: ignore[arg-type]
         lines = []
         for name, why in reasons.items():
-            # Past runs may name a tool that is no longer there.
+            # Past runs may name a tool that no longer exists.
             if name in specs:
                 lines.append(described(specs[name], why))
         if before:
@@ -571,7 +573,7 @@ def _request(messages: Iterable[Any]) -> str:
 
 
 class CallTool(BaseTool):
-    """`call_tool`: never executed for a call that can be read, since that becomes the real call in the answer."""
+    """`call_tool`: executed only for unreadable calls, because a readable one becomes the real call in the answer."""
 
     name: str = CALL_TOOL
     description: str = CALL_ABOUT
@@ -590,7 +592,7 @@ class CallTool(BaseTool):
 
 
 class RevealTools(Step["Navigator"]):
-    """Has the model find its tools by a search, and shows those at once that similar requests called."""
+    """Lets the model find its tools by a search, and shows at once the tools that similar requests called."""
 
     role: ClassVar[str] = "tool_search"
     about: ClassVar[str] = "shows the tools that similar requests called; calls no model"
@@ -615,8 +617,8 @@ class RevealTools(Step["Navigator"]):
             self.core.catalogue.adopt(without_own(read_tools(self.given)))
 
     def compute(self, call: Call) -> StepOutput:
-        """Return the tools that similar requests called, of those that are found by search."""
-        # Only the portable way can show a tool outside a search: the providers' blocks need a search to answer.
+        """Return the deferred tools that similar requests called."""
+        # Only the portable mode can show a tool without a search: the providers' blocks answer a search.
         if way_of(call.model, self.deferred.options.mode) != "portable":
             return NO_OUTPUT
         tools: Iterable[Any] = call.offered

@@ -1,14 +1,14 @@
 """The navigator's part of a memory's evidence graph: recent uses, decisions about tools, and their outputs.
 
-A decision (which tools are left out, how links weigh) carries its time, and the latest one counts, so that the order in
-which several workers' records arrive does not matter. What a decision is made of (counts at that time) is kept with it:
-a replay gives the same.
+A decision (pruned tools, weights of links) carries its time, and the latest one counts, so that the arrival order of
+several workers' records does not matter. The basis of a decision (counts at that time) is kept with it, so that a
+replay gives the same.
 
-Uses are counted by the day (UTC) for `MAX_DAYS` days, one number per link and day. Older days leave.
+Uses are counted by the day (UTC) for `MAX_DAYS` days, one number per link and day. Older days are dropped.
 
-Of outputs, paths and JSON types are kept, never values. Names of fields may be personal all the same, where a table is
-keyed by people's names. So what only one user's runs showed is deleted when that user is forgotten, and a path with a
-part that may be a name ("Ann") is not used before somebody else's run has shown it.
+Of outputs, paths and JSON types are kept, never values. But names of fields may be personal, if a table is keyed by
+people's names. So fields that only one user's runs showed are deleted when that user is forgotten, and a path with a
+part that may be a name ("Ann") is not used until a run of another user has shown it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from langgraph_toolmem.text.schema import paths_of, shows_fields
 
 MAX_DAYS: Final = 32
 MOST_DAYS: Final = MAX_DAYS - 1
-"""Days of which uses are known."""
+"""Number of days with known uses."""
 MAX_TARGETS: Final = 5_000
 MAX_LINKS: Final = 64
-"""Tools counted per day, and links into each; where there are more, those that come first."""
+"""Limit of counted tools per day, and of links into each; the first ones are counted."""
 MAX_PATHS: Final = 96
-"""Paths kept of one tool's outputs."""
+"""Limit of kept paths of one tool's outputs."""
 HOURS: Final = 24
 
 Outputs = dict[str, dict[str, list[str]]]
@@ -43,13 +43,13 @@ Outputs = dict[str, dict[str, list[str]]]
 
 
 class VersionedOutputs(NamedTuple):
-    """Outputs of all tools with their version; None if that is the version that the reader knows."""
+    """Outputs of all tools with their version; None if the reader has this version."""
 
     version: int
     outputs: Outputs | None
 
 
-# --- what is recorded ---
+# --- events ---
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class OutputsSeen(Event):
 
 @dataclass(slots=True)
 class PrunedTool(Event):
-    """Tools that are left out from now on, each until it has more good calls than these."""
+    """Tools that are pruned from now on, each until it has more good calls than these."""
 
     kind = "left_out"
     calls: dict[str, int]
@@ -91,8 +91,9 @@ class LinkWeightsSet(Event):
 
 @dataclass(slots=True)
 class ToolsSearched(Event):
-    """A model call with deferred tools: calls of tools found by the first search of their user turn, by a later one and
-    by none, and tokens of tools that were sent and saved."""
+    """A model call with deferred tools: calls of tools found by the first search of their user turn, by a later search
+    and without a search, and tokens of tools that were sent and saved.
+    """
 
     kind = "tools_searched"
     first: int
@@ -147,7 +148,7 @@ class LeftOut(PlainRecord):
 
     Attributes:
         when: time of the decision, in seconds since 1970.
-        good: its good calls when it was left out; None: it was put back.
+        good: its good calls when it was pruned; None if it was restored.
     """
 
     when: float
@@ -176,13 +177,13 @@ class SeenField(PlainRecord):
 
 
 class NavigatorEvidence(Table):
-    """Recent uses, the latest decisions, and what results looked like.
+    """Recent uses, the latest decisions, and the shapes of results.
 
     Attributes:
         days: number of the day since 1970, as text -> target -> its calls on that day.
-        left: tool -> the latest decision to leave it out or put it back.
+        left: tool -> the latest decision to prune or restore it.
         weights: the latest weights of links.
-        outputs: tool -> path -> what its results showed there.
+        outputs: tool -> path -> the part of its results there.
         searches: sums of `ToolsSearched`, and the number of model calls.
     """
 
@@ -204,7 +205,7 @@ class NavigatorEvidence(Table):
         self.weights = DecidedWeights()
         self.outputs: dict[str, dict[str, SeenField]] = {}
         self.searches = SearchSums(0, 0, 0, 0, 0, 0)
-        # Of outputs: the graph reads them again only after a change.
+        # Version of the outputs: the graph reads them again only after a change.
         self.changes = 0
 
     def handlers(self) -> Mapping[type[Event], Handler]:
@@ -238,7 +239,7 @@ class NavigatorEvidence(Table):
 
     def _add_use(self, tool: str, status: str, after: str | None, hour: int | None) -> None:
         """Count a call on its day, and, if it went well, the link into it from the tool called before."""
-        # A call that was refused was never executed: that says nothing of the tool.
+        # A refused call was never executed, so it is not counted for the tool.
         if hour is None or status not in ("ok", "failed"):
             return
         counted = self.days.setdefault(str(hour // HOURS), {})
@@ -248,7 +249,7 @@ class NavigatorEvidence(Table):
             use.failures += status == "failed"
             if status == "ok" and after is not None:
                 _count_source(use.sources, after)
-        # The oldest leaves, which may be the one that a late record of another worker brought just now.
+        # The oldest is dropped, which may be one that a late record of another worker has just added.
         if len(self.days) > MAX_DAYS:
             del self.days[min(self.days, key=int)]
 
@@ -258,7 +259,7 @@ class NavigatorEvidence(Table):
             known = row.get(path)
             if known is not None:
                 known.types = sorted({*known.types, *types})
-                # A path that two users' runs showed belongs to neither, and stays when one of them is forgotten.
+                # A path that two users' runs showed belongs to neither, and is kept when one of them is forgotten.
                 if user is not None and user != known.owner:
                     known.owner = ""
             elif len(row) < MAX_PATHS:
@@ -286,19 +287,19 @@ class NavigatorEvidence(Table):
     # --- reading ---
 
     def left_out(self) -> frozenset[str]:
-        """Return the tools that were pruned and did not go well since: they are in no plan."""
+        """Return the pruned tools without a successful call since: they are left out of plans."""
         tools = set()
         for tool, decided in self.left.items():
             if decided.good is None:
                 continue
             good_now = self.graph.tools.get(tool, {}).get("ok", 0)
-            # One call that goes well brings a tool back: what failed may have been the service, not the tool.
+            # One successful call restores a tool: the service may have failed, not the tool.
             if good_now <= decided.good:
                 tools.add(tool)
         return frozenset(tools)
 
     def new_in(self, tool: str, paths: Mapping[str, Iterable[str]], user: str | None) -> dict[str, list[str]]:
-        """Return what a result shows that is not known of its tool yet."""
+        """Return the fields of a result that are unknown for its tool."""
         row = self.outputs.get(tool, {})
         new: dict[str, list[str]] = {}
         for path, types in paths.items():
@@ -307,7 +308,7 @@ class NavigatorEvidence(Table):
                 if len(row) + len(new) < MAX_PATHS:
                     new[path] = sorted(types)
                 continue
-            # A second user's run makes the field nobody's.
+            # A second user's run makes the field common.
             seen_by_another = user and known.owner not in ("", user)
             if seen_by_another or not set(types) <= set(known.types):
                 new[path] = sorted(types)
@@ -319,7 +320,7 @@ class NavigatorEvidence(Table):
         for tool, row in self.outputs.items():
             usable[tool] = {}
             for path, seen in row.items():
-                # See the module: what one user's runs alone showed may be somebody's name.
+                # See the module: a field that only one user's runs showed may be a person's name.
                 if not seen.owner or not _may_be_name(path):
                     usable[tool][path] = list(seen.types)
         return usable
@@ -358,7 +359,7 @@ def _count_source(sources: dict[str, int], tool: str) -> None:
 
 
 def _may_be_name(path: str) -> bool:
-    """Return True if a part of a path looks like a name: one word of letters with a capital in front."""
+    """Return True if a part of a path looks like a name: one word of letters with a leading capital."""
     for part in path.replace("[]", "").split("."):
         if part.isalpha() and part.istitle():
             return True
@@ -383,7 +384,7 @@ class NavigatorSources:
         """Return the tools known now; the same mapping as long as they are the same."""
         self._core.refresh()
         known = self._core.catalogue.known
-        # The graph compares mappings by identity: a plan over unchanged tools reads none of them again.
+        # The graph compares mappings by identity: a plan over unchanged tools does not read them again.
         if known is not self._tools and not _same_specs(known, self._tools):
             self._tools = known
         return self._tools
@@ -404,8 +405,8 @@ class NavigatorSources:
         return record
 
     def _is_new_call(self, key: str) -> bool:
-        """Return True for a call whose result was not looked at, and note that it is now."""
-        most = 4_096  # calls remembered: a thread longer than that reads its oldest results again
+        """Return True for a call whose result was not read yet, and record that it is read now."""
+        most = 4_096  # limit of remembered calls: in a longer thread the oldest results are read again
         if key in self._looked_at:
             return False
         self._looked_at[key] = None
@@ -414,15 +415,15 @@ class NavigatorSources:
         return True
 
     def _is_worth_reading(self, tool: str) -> bool:
-        """Return False for most results of a tool that showed nothing new for a while, and count this one."""
-        # Reading a large result costs more than all else that is learned of its call.
+        """Return False for most results of a tool without new fields for a while, and count this result."""
+        # Reading a large result costs more than the rest of learning its call.
         patience = 16
         quiet = self._quiet.get(tool, 0)
         self._quiet[tool] = quiet + 1
         return quiet < patience or quiet % patience == 0
 
     def outputs(self, since: int | None = None) -> VersionedOutputs:
-        """Return what results of tools look like; nothing if their version is the one that was given."""
+        """Return the shapes of tools' results; None if their version is the given one."""
         with self.lock:
             version = self._table.changes
             if version == since:
@@ -430,10 +431,10 @@ class NavigatorSources:
             return VersionedOutputs(version, self._table.usable_outputs())
 
     def history(self, *, at_once: bool = False) -> History:
-        """Return the counts of past runs; `at_once`: with what other workers learned a moment ago."""
+        """Return the counts of past runs; `at_once`: with the latest events of other workers."""
         recent_days = 7  # days whose calls count twice in `History.works`
         self._core.refresh(at_once=at_once)
-        # Plain copies under the lock, and everything that takes time after it: learning waits for this lock.
+        # Only plain copies under the lock, and the slow work after it: learning waits for this lock.
         with self.lock:
             graph = self._core.graph
             recent = self._table.recent(self._core.now(), recent_days)
@@ -454,7 +455,7 @@ class NavigatorSources:
         flows = _flows_of(view)
         for flow in flows:
             edge = flow.source, flow.target
-            # A weight that was decided counts for the flows along its link in the same proportion.
+            # A decided weight scales the flows along its link in the same proportion.
             if edge in weights and transitions[edge] > 0:
                 flows[flow] *= weights[edge] * uses.get(flow.target, 0.0) / transitions[edge]
         return History(
@@ -472,10 +473,10 @@ class NavigatorSources:
         with self.lock:
             return self._table.recent(self._core.now(), days)
 
-    # --- what was decided ---
+    # --- decisions ---
 
     def left_out(self) -> frozenset[str]:
-        """Return the tools that were pruned and did not go well since."""
+        """Return the pruned tools without a successful call since."""
         with self.lock:
             return self._table.left_out()
 
@@ -487,11 +488,11 @@ class NavigatorSources:
             for tool in tools:
                 good[tool] = int(self._core.graph.tools.get(tool, {}).get("ok", 0))
             self._core.apply(None, [PrunedTool(good, self._core.now())])
-        # In a shared store the decision is there before the caller goes on.
+        # In a shared store the decision is stored before the caller continues.
         self._core.acknowledge()
 
     def restore(self, tools: list[str]) -> None:
-        """Take pruning back."""
+        """Restore pruned tools."""
         with self.lock:
             self._core.apply(None, [PutBack(tools, self._core.now())])
         self._core.acknowledge()
@@ -507,12 +508,12 @@ class NavigatorSources:
 
     def searched(self, counts: ToolsSearched) -> None:
         """Count a model call with deferred tools."""
-        # Not acknowledged: a lost count of searches is worth no write to disk at each model call.
+        # Not acknowledged: a count of searches does not justify a write to disk at each model call.
         with self.lock:
             self._core.apply(None, [counts])
 
     def searches(self) -> SearchSums:
-        """Return the sums of what was counted."""
+        """Return the sums of the counts."""
         with self.lock:
             return self._table.searches
 
@@ -524,7 +525,7 @@ def _same_specs(tools: Mapping[str, ToolSpec], others: Mapping[str, ToolSpec]) -
 
 
 def _given_by(graph: ToolGraph) -> dict[tuple[str, str], float]:
-    """Return (tool, parameter) -> times that its value came from no output."""
+    """Return (tool, parameter) -> times that its value did not come from an output."""
     given = {}
     for tool, entry in graph.tools.items():
         for parameter, count in entry.get("given", {}).items():
@@ -536,7 +537,7 @@ def _flows_of(view: GraphView) -> dict[Flow, float]:
     """Return how often a value went from an output to a parameter."""
     flows: dict[Flow, float] = {}
     for seen in view.dataflow:
-        # Values that came from arguments of earlier calls are no outputs.
+        # Values from arguments of earlier calls are not outputs.
         if seen.direction != "out" or not seen.hits:
             continue
         # Several elements of a list are one path here, and the same value is counted for each of them.

@@ -1,7 +1,7 @@
-"""Counts of past runs that the navigator reads: nothing here knows how they are kept.
+"""Counts of past runs that the navigator reads, independent of their storage.
 
 w(i→j) = N(i→j) / N(j): successful uses of i→j over all uses of j (NaviAgent, arXiv 2506.19500, section 2). It is the
-share of j's uses that i preceded or fed, not the probability of going from i to j.
+share of j's uses that i preceded or fed, not the probability of j after i.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class History:
         failures: tool -> those of them that failed.
         recent: tool -> calls of the last days: they count twice in `works`.
         transitions: (i, j) -> times that j went well right after i, N(i→j).
-        flows: output part and parameter -> times that a value went that way, in calls that went well.
-        given: (tool, parameter) -> times that its value came from no output: the user or the model said it.
-        weights: (i, j) -> a weight that takes the place of N(i→j) / N(j), such as `Navigator.propagate` makes; flows
-            along the link count as much more or less.
+        flows: output part and parameter -> times that a value flowed from one to the other, in successful calls.
+        given: (tool, parameter) -> times that its value did not come from an output: the user or the model gave it.
+        weights: (i, j) -> a weight that replaces N(i→j) / N(j), such as `Navigator.propagate` makes; flows along the
+            link are scaled by the same factor.
     """
 
     uses: Mapping[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class History:
 
     @cached_property
     def _into(self) -> dict[tuple[str, str], dict[Flow, float]]:
-        """The flows by where they end."""
+        """The flows by their target."""
         into: dict[tuple[str, str], dict[Flow, float]] = {}
         for flow, count in self.flows.items():
             if count > 0:
@@ -62,7 +62,7 @@ class History:
         return into
 
     def weight(self, source: str, target: str) -> float:
-        """Return w(i→j), 0 to 1; 0 where nothing is known."""
+        """Return w(i→j), 0 to 1; 0 without a record."""
         decided = self.weights.get((source, target))
         if decided is not None:
             return min(1.0, max(0.0, decided))
@@ -73,12 +73,12 @@ class History:
         return min(1.0, self.transitions.get((source, target), 0) / uses)
 
     def good(self, tool: str) -> float:
-        """Return how many calls of a tool went well."""
+        """Return the number of successful calls of a tool."""
         return self.uses.get(tool, 0.0) - self.failures.get(tool, 0.0)
 
     def works(self, tool: str) -> float:
-        """Return the share of a tool's calls that went well, 0 to 1; recent calls count twice."""
-        prior = 4.0  # calls that went well, before the first one: a single failure says little
+        """Return the share of a tool's successful calls, 0 to 1; recent calls count twice."""
+        prior = 4.0  # assumed successful calls before the first one: a single failure proves little
         recent = self.recent.get(tool, ToolCalls(0.0, 0.0))
         calls = recent.calls + self.uses.get(tool, 0.0)
         failures = recent.failures + self.failures.get(tool, 0.0)
@@ -96,7 +96,7 @@ def plain_path(path: str) -> str:
     return _SUBSCRIPT.sub("[]", path)
 
 
-# Compiled once: a memory with thousands of flows takes them all anew for each plan.
+# Compiled once: a memory with thousands of flows reads all of them for each plan.
 _ELEMENT = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
 _TABLE = re.compile(r"\.\*~?")
 _SUBSCRIPT = re.compile(r"\[[^\[\]]*\]")

@@ -1,7 +1,7 @@
-"""Forms in which providers take deferred tools: the way for a model, and what each way does to the messages.
+"""Providers' forms of deferred tools: the mode for a model, and the changes of each mode to the messages.
 
 The thread keeps searches and calls in one plain form. For a model call, the functions here turn the history into the
-provider's form; `with_searches` turns an answer back. No function changes the messages that it gets.
+provider's form; `with_searches` turns an answer back. The functions do not change the messages that they get.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _defers_at_anthropic(model: Any) -> bool:
     at_anthropic = "ChatAnthropic" in kinds and url.startswith("https://api.anthropic.com")
     if not at_anthropic and "ChatAnthropicBedrock" not in kinds:
         return False
-    # A date may follow the version ("claude-sonnet-4-20250514" is Claude 4), so a version has two digits at most.
+    # A date may follow the version ("claude-sonnet-4-20250514" is Claude 4), so a version has at most two digits.
     from_4_5 = re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4[-.](?:[5-9]|[1-9]\d)(?!\d)|(?:[5-9]|[1-9]\d)(?!\d))")
     return from_4_5.search(_model_name(model)) is not None
 
@@ -76,7 +76,7 @@ def _model_name(model: Any) -> str:
 
 def revealed_by(message: ToolMessage) -> list[str]:
     """Return the tools that one answer of `search_tools` found."""
-    # The host's state is not trusted: a checkpoint may hold any artifact.
+    # The host's state is not trusted: a checkpoint may contain any artifact.
     if not isinstance(message.artifact, Mapping):
         return []
     names = message.artifact.get("revealed")
@@ -87,7 +87,7 @@ def revealed_by(message: ToolMessage) -> list[str]:
 
 def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
     """Return the tools that searches of a thread found, with the number of the search in its turn, the latest last."""
-    most = 200  # tools; of more, the latest stay revealed
+    most = 200  # limit of tools; the latest stay revealed
     searches: dict[str, int] = {}
     number = 0
     for message in messages:
@@ -104,12 +104,12 @@ def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
 
 
 def bridge(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `call_tool` that stand for a call of a real tool."""
+    """Return the arguments of `call_tool` for a call of a real tool."""
     return {"name": call["name"], "arguments": call["args"]}
 
 
 def bridged(messages: Sequence[Any], offered: Collection[str]) -> list[Any]:
-    """Turn calls of tools that are not offered into `call_tool`, whoever made them, and name their answers so."""
+    """Turn all calls of tools that are not offered into `call_tool`, and rename their answers accordingly."""
     bridged_messages: list[Any] = []
     renamed: set[str | None] = set()
     for message in messages:
@@ -123,7 +123,7 @@ def bridged(messages: Sequence[Any], offered: Collection[str]) -> list[Any]:
 
 
 def _bridged_calls(message: AIMessage, offered: Collection[str]) -> tuple[AIMessage, set[str | None]]:
-    """Return a message with its calls as `call_tool` where they need it, and the ids of those calls."""
+    """Return a message with calls as `call_tool` if necessary, and the ids of those calls."""
     calls = []
     renamed: set[str | None] = set()
     for call in message.tool_calls:
@@ -149,7 +149,7 @@ def deferred_copy(tool: BaseTool) -> BaseTool:
 
 
 def with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[Any]:
-    """Return the offered tools with the last cache mark of the deferred ones on the last tool that is offered."""
+    """Return the offered tools with the last cache mark of the deferred tools on the last offered tool."""
     mark = None
     for tool in deferred:
         mark = _extras(tool).get("cache_control") or mark
@@ -160,7 +160,7 @@ def with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[An
 
 
 def _extras(tool: BaseTool) -> dict[str, Any]:
-    """Return a copy of the fields that a tool has for a provider; the oldest LangChain we support has none."""
+    """Return a copy of a tool's provider fields; the oldest supported LangChain does not have them."""
     return dict(getattr(tool, "extras", None) or {})
 
 
@@ -174,7 +174,7 @@ def referenced(messages: Sequence[Any], deferred: Collection[str]) -> list[Any]:
                 # A reference to a tool that is not sent is refused.
                 if name in deferred:
                     references.append({"type": "tool_reference", "tool_name": name})
-            # An answer without references stays a text: an empty one says nothing.
+            # An answer without references stays a text.
             if references:
                 message = message.model_copy(update={"content": references})
         referenced_messages.append(message)
@@ -212,7 +212,7 @@ def loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]:
 
 
 def _with_items(message: AIMessage, kept: Iterable[_SearchItem], item_ids: Collection[str]) -> AIMessage:
-    """Return a message with the kept items back at their places, without the calls that stood for them."""
+    """Return a message with the kept items back at their places, without the calls that represented them."""
     content: list[Any] = []
     if isinstance(message.content, list):
         content += message.content

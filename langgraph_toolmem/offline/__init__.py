@@ -1,1 +1,1 @@
-"""Tools that use a memory from outside: replay, cold start, discovery, fine-tuning data."""
+"""Tools around a memory: replay of logs and cold start."""

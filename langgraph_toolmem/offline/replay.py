@@ -1,6 +1,7 @@
 """Replay of logs: predict before each model turn, then reveal it.
 
-Next to it: what prefetching would have saved, with nothing executed, and whether the workload has inertia at all.
+The module also estimates the savings of prefetch without executing calls, and measures whether the workload has
+inertia.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon_args
 
 STUCK = 3
-"""From this time on that the same calls give the same results in one run, they are a loop that saves nothing."""
+"""Number of times from which the same calls with the same results in one run are a loop, whose turns are not
+counted.
+"""
 
 
-# --- does a workload have inertia? ---
+# --- the inertia of a workload ---
 
 SURE_BITS: Final = math.log2(100)
-"""A gain smaller than this in total (6.6 bits) is too small to tell.
+"""A total gain below this (6.6 bits) is not significant.
 
-A code that beats another by b bits does so with probability of at most 2^−b where the other one is the truth.
+A code beats the true one by b bits with a probability of at most 2^−b.
 """
 _DISCOUNT: Final = 0.5
 
@@ -58,27 +61,29 @@ class InertiaTest:
 
     @property
     def best_order(self) -> int:
-        """Return how many previous tools are worth knowing: one more only if it saves over `SURE_BITS` in all."""
+        """Return how many previous tools to use: one more only if it saves over `SURE_BITS` in total."""
         best = 0
         for order in (1, 2):
-            # In total bits, not per call: a large gain on a few calls may be chance.
+            # In total bits, not per call: a large gain on a few calls may be random.
             if (self.bits[best] - self.bits[order]) * self.calls > SURE_BITS:
                 best = order
         return best
 
     @property
     def gain(self) -> float:
-        """Bits per call saved by the better of one and two previous tools; not positive: previous tools say nothing."""
+        """Bits per call saved by the better of one and two previous tools; without a positive value they do not predict
+        the next tool.
+        """
         return self.bits[0] - min(self.bits[1:])
 
     @property
     def has_inertia(self) -> bool:
-        """True if the gain over all calls is more than chance gives (`SURE_BITS`), else False."""
+        """True if the gain over all calls is significant (`SURE_BITS`)."""
         return self.best_order > 0
 
     @property
     def verdict(self) -> str:
-        """The answer in one sentence of plain words."""
+        """The result in one sentence."""
         if self.calls == 0:
             return "There are no tool calls to judge by."
         calls = count(self.calls, "tool call")
@@ -95,7 +100,7 @@ class InertiaTest:
         return f"This workload has inertia: the previous two tools tell {share} that name the next one."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values, with the verdict."""
+        """Return JSON values, with the result as a sentence."""
         plain = asdict(self)
         plain["bits"] = list(self.bits)
         plain["gain"] = self.gain
@@ -106,19 +111,19 @@ class InertiaTest:
 
 
 class InertiaMeter:
-    """Measures whether a workload has inertia: how many bits of the next tool do the previous tools tell?
+    """Measures the inertia of a workload: the bits of the next tool that the previous tools predict.
 
     Takes runs one after another: constant time a call, memory per distinct triple of tools. The measure is the online
-    code length for contexts of 0, 1 and 2 previous tools (the run's start is one more symbol): each call is coded with
-    what came before it only, so learning is paid for. The question is that of section 3 of AutoTool (arXiv 2511.14650).
+    code length for contexts of 0, 1 and 2 previous tools (the run's start is one more symbol): each call is coded only
+    with the calls before it, so learning has a cost. The question is that of section 3 of AutoTool (arXiv 2511.14650).
     With n calls seen in a context, n_s of them tool s, and d distinct tools among them,
 
         P_k(s | context) = max(n_s − ½, 0) / n  +  d / (2n) · P_{k−1}(s | one tool less)
         P_0(s)           = (n_s − ½) / n  for a tool seen before,      P_0(new tool) = d / (2n)
 
     that is interpolated absolute discounting (Ney, Essen and Kneser, Computer Speech and Language 8, 1994) with the
-    discount ½ of PPM's method D (Howard, Brown University CS-93-28, 1993). The event "a tool never seen" is coded; its
-    name is not, since that costs the same at every order.
+    discount ½ of PPM's method D (Howard, Brown University CS-93-28, 1993). The event "a tool never seen" is coded, but
+    not its name, which costs the same at every order.
     """
 
     def __init__(self) -> None:
@@ -127,7 +132,7 @@ class InertiaMeter:
         self._seen: dict[_Context, Counter[str]] = {}
 
     def add(self, sequence: Iterable[str]) -> None:
-        """Take one run: the names of its tools in the order of the calls, possibly none."""
+        """Add one run: the names of its tools in the order of the calls, possibly none."""
         self._runs += 1
         before: tuple[str | None, str | None] = (None, None)
         for tool in sequence:
@@ -144,7 +149,7 @@ class InertiaMeter:
     def _probability(self, context: _Context, tool: str, *, shorter: float, order: int) -> float:
         """Return P_k(tool | context), given that of the context with one tool less (see the class)."""
         counts = self._seen.get(context)
-        if counts is None and order == 0:  # the first call of all is coded as "a tool never seen", which is certain
+        if counts is None and order == 0:  # the very first call is coded as "a tool never seen", which is certain
             return 1.0
         if counts is None:
             return shorter
@@ -167,16 +172,18 @@ class InertiaMeter:
 
 @dataclass
 class PrefetchTally:
-    """Predicted look-ups prefetched in a replay. Turns that the shortcut would have taken count as the model's, too.
+    """Predicted look-ups that are prefetched in a replay. Turns that the shortcut would have taken count as the
+    model's, too.
 
     Attributes:
-        settings: which calls are prefetched.
-        tool_seconds: duration of a call; None: as long as the model call before it.
+        settings: of prefetch.
+        tool_seconds: duration of a call. Defaults to the duration of the model call before it.
         reads: calls of reading tools that the model made.
         ready: of these, prefetched with equal arguments and over before `Prefetch.timeout`.
         wasted: calls that were prefetched and not asked for.
-        seconds_saved: of waiting. Calls of one turn run side by side: it saves time if all of them were prefetched.
-        seconds: of model calls and tool calls without prefetching.
+        seconds_saved: of waiting. Calls of one turn run in parallel: a turn saves time if all of its calls were
+            prefetched.
+        seconds: of model calls and tool calls without prefetch.
     """
 
     settings: Prefetch = field(default_factory=Prefetch)
@@ -190,14 +197,14 @@ class PrefetchTally:
     def credit(
         self, memory: ToolMemory, policy: InertiaPolicy, turn: Turn, decision: Decision, model_seconds: float | None
     ) -> list[tuple[Lookup, bool]]:
-        """Count one model turn; return what was prefetched, with True if it was served.
+        """Count one model turn; return the prefetched calls, with True if they were served.
 
         Args:
             memory: before it learns the turn.
-            policy: says which tools read.
-            turn: what the model did.
-            decision: what was predicted.
-            model_seconds: duration of the model call; None: that of a tool call, or one second.
+            policy: the policy of the replay.
+            turn: the model's turn.
+            decision: the prediction.
+            model_seconds: duration of the model call. Defaults to that of a tool call, or one second.
         """
         settings, specs = self.settings, memory.core.catalogue.marked()
 
@@ -231,7 +238,7 @@ class PrefetchTally:
         return prefetched
 
     def _durations(self, model_seconds: float | None) -> tuple[float, float]:
-        """Return the seconds of a model call and of a tool call: each as long as the other where only one is known."""
+        """Return the seconds of a model call and of a tool call; if only one is known, both are equal."""
         model, tool = model_seconds, self.tool_seconds
         if model is None:
             model = tool
@@ -254,7 +261,7 @@ class PrefetchTally:
 def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequence[float] | None) -> dict[str, float]:
     """Return the duration of the model call of each turn (its key), from the seconds since the start of each message.
 
-    {} if they do not say.
+    {} if they are incomplete.
     """
     if times is None or len(times) != len(messages):
         return {}
@@ -263,7 +270,7 @@ def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequen
         if message.get("role") in ("assistant", "ai"):
             answers.append(index)
     turns = [event for event in run.events if isinstance(event, Turn)]
-    # The run leaves some messages out: then nothing says which answer is which turn.
+    # The run leaves some messages out: then answers cannot be assigned to turns.
     if len(turns) != len(answers):
         return {}
     durations: dict[str, float] = {}
@@ -278,10 +285,10 @@ def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequen
 
 @dataclass
 class ToolTally:
-    """One tool in a replay: calls the model made, and calls that would have been made without it.
+    """One tool in a replay: calls that the model made, and calls that would have been made without it.
 
     Attributes:
-        changes: the latter may have changed something: the policy names the tool in `may_write`.
+        changes: True if the latter may change something: the policy names the tool in `may_write`.
     """
 
     calls: int = 0
@@ -295,17 +302,17 @@ class ReplayReport:
     """The result of a replay. A *wrong* call is one the model would not have made at that point.
 
     Attributes:
-        runs, turns, calls, words: how much was replayed: runs, model turns, tool calls, turns in words.
+        runs, turns, calls, words: numbers of replayed runs, model turns, tool calls, and turns of text.
         stuck: turns in which the model made calls with results that the run had `STUCK` - 1 times before: an agent in a
             loop. They count neither as right nor as wrong.
         right: model turns that would have been skipped with exactly the call the model made.
         wrong: model turns that would have been skipped with another call.
         by_tool: the same per tool.
         chains: the most frequent chains of tools and how often each occurred.
-        inertia: whether the next tool depends on the ones before it at all.
-        prefetch: what running look-ups ahead would have saved, if that was asked.
-        undeclared: tools that were never called without the model, because nobody declared them to only read.
-        suggested: those of them that seem to only read.
+        inertia: whether the next tool depends on the tools before it.
+        prefetch: the estimated savings of prefetch, if requested.
+        undeclared: tools that were never called without the model, because they are undeclared.
+        suggested: undeclared tools that seem to only read.
     """
 
     runs: int = 0
@@ -380,22 +387,22 @@ def replay(
 ) -> ReplayReport:
     """Feed recorded runs in order to a memory that starts empty.
 
-    Nothing is executed and no model is asked. Before each model turn the memory decides; then the turn is
-    shown to it. Every turn is checked, so audits play no part.
+    Calls are not executed, and models are not asked. Before each model turn the memory decides; then it learns the
+    turn. Every turn is checked, so audits are not needed.
 
     Args:
         runs: recorded runs, oldest first.
-        tools: schemas of the tools; None: what the calls show of them.
+        tools: schemas of the tools. Defaults to the tools of the recorded calls.
         reads: names and patterns of the tools that only read, as for `ToolMemory`.
-        policy: the policy to judge; calibrated if None.
+        policy: the policy to measure. Defaults to the calibrated policy.
         seed: of the memory.
-        system: the system prompt of the recorded runs; "" if they had none. None: nobody knows it, so that no value
-            comes from it.
+        system: the system prompt of the recorded runs; "" for runs without one. If None, it is unknown, and no value is
+            taken from it.
         memory: a memory that has learned already (`tools`, `reads` and `seed` are then unused).
         on_run: called after each run.
         on_turn: called with each turn and the decision before it.
-        prefetch: counts what running look-ups ahead would have saved.
-        on_end: called with the memory when all is learned.
+        prefetch: counts the estimated savings of prefetch.
+        on_end: called with the memory when all runs are learned.
     """
     own = memory is None
     memory = memory or ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(seed=seed)])
@@ -482,7 +489,9 @@ class _Replay:
 
 
 def _stuck(made: Counter[str], turn: Turn) -> bool:
-    """Return True if all calls of a turn were made, with the same results, often enough before. Notes them."""
+    """Record the calls of a turn, and return True if all of them were made often enough before with the same
+    results.
+    """
     # With the results: calls of a poll are equal too, but their results change.
     stuck = bool(turn.steps)
     calls = []
@@ -514,7 +523,7 @@ def _credit(report: ReplayReport, turn: Turn, decision: Decision, *, stuck: bool
 
 
 def is_right(turn: Turn, decision: Decision) -> bool:
-    """Return True if the proposed calls are exactly those the model made."""
+    """Return True if the proposed calls are exactly those of the model."""
     proposal = decision.proposal
     if proposal is None or not turn.steps:
         return False
@@ -533,7 +542,7 @@ def _frequent(chains: Counter[tuple[str, ...]]) -> list[tuple[tuple[str, ...], i
     kept: dict[tuple[str, ...], int] = {}
     for chain in sorted(chains, key=rank):
         times = chains[chain]
-        # A part that is as frequent as a longer chain occurs nowhere else.
+        # A part that is as frequent as a longer chain occurs only within it.
         longer = [other for other in kept if kept[other] == times]
         if times > 1 and not any(_contains(other, chain) for other in longer):
             kept[chain] = times

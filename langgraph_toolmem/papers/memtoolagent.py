@@ -1,7 +1,7 @@
 """MemToolAgent's number of recalled runs (arXiv 2606.07909); by default `entries.recall` decides run by run.
 
-The paper sorts past runs by similarity and cuts the list where it falls fastest. The slope at a place is that of the
-least-squares line through the 2R + 1 similarities around it, with R = 10 at most; the first place at which the list is
+The paper sorts past runs by similarity and cuts the list where it falls fastest. The slope at a position is that of the
+least-squares line through the 2R + 1 similarities around it, with R at most 10; the first position at which the list is
 steeper than on both sides is the number n.
 
 | | the paper (`dynamic_n`) | the default (`RecallPolicy()`) |
@@ -12,10 +12,9 @@ steeper than on both sides is the number n.
 | 8 APIs | 0.07 to 0.15 | 0.28 |
 | real APIs | 0.01 to 0.04 | 0.88 |
 
-The figures are those of ``python -m benchmarks.recall``, which compares six sets; the paper's rule is given the
-similarities of several embedders there. The paper takes the first peak for tools in general, the second for
-personal ones, and says nothing of lists without a peak. It finds its rule at or above the best fixed number of 5, 10
-and 15.
+The figures come from ``python -m benchmarks.recall``, which compares six sets, and runs the paper's rule on the
+similarities of several embedders. The paper takes the first peak for tools in general, the second for personal ones,
+and does not define lists without a peak. It finds its rule at or above the best fixed number of 5, 10 and 15.
 
     (1) y(j) = − Σ_τ τ · x(j + τ) / Σ_τ τ²  for τ = −R … R, j = R … |x| − R − 1, x the similarities, falling       [P]
     (2) n    = the j of the first peak of y with a prominence of at least 1e-5                                     [P]
@@ -31,10 +30,10 @@ def dynamic_n(similarities: Sequence[float], *, most: int, without_peak: int = 5
 
     Args:
         similarities: of all past runs to the request, highest first.
-        most: runs at most.
-        without_peak: the number where no place is steepest [O].
+        most: limit of the runs.
+        without_peak: the number for a list without a peak [O].
     """
-    # Shorter lists than 2R + 3 have no place with a neighbour on both sides, so R shrinks with the list [O].
+    # Lists shorter than 2R + 3 have no position with a neighbour on both sides, so R shrinks with the list [O].
     radius = min(10, (len(similarities) - 3) // 2)
     if radius < 1:
         return without_peak
@@ -58,12 +57,12 @@ def _steepness(values: Sequence[float], radius: int) -> list[float]:
 
 
 def first_peak(heights: Sequence[float], least_prominence: float) -> int | None:
-    """Return the place of the first peak; of a flat one the middle; None if there is none.
+    """Return the position of the first peak; of a flat one the middle; None without a peak.
 
-    The prominence of a peak is its height above the higher one of the lowest places to its left and right, as far as
-    nothing is higher than the peak.
+    The prominence of a peak is its height above the higher one of the lowest positions to its left and right, up to the
+    next value higher than the peak.
     """
-    # As scipy's `find_peaks` does, which the paper uses; scipy is no dependency of this package.
+    # Like scipy's `find_peaks`, which the paper uses; scipy is not a dependency of this package.
     place = 1
     while place < len(heights) - 1:
         end = place

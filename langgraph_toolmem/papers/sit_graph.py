@@ -1,4 +1,4 @@
-"""SIT-Graph's rule as published (arXiv 2512.07287); by default `sit.suggest` weighs three kinds of evidence.
+"""SIT-Graph's rule as published (arXiv 2512.07287); by default `sit.suggest` combines three kinds of evidence.
 
 The graph's nodes are tools. An edge from the last tool to a tool t has a weight and the summaries of states:
 
@@ -49,10 +49,10 @@ def suggest_as_published(
     Args:
         known: the transitions.
         source: the last tool, or START; None if it is unknown.
-        summary: the present state as the agent wrote it; "" if it did not.
+        summary: the present state as the agent wrote it, or "".
         hits: tools whose descriptions fit the request.
         good: returns the weight of a run (its digest), 0 if it was not successful.
-        available: the tools that may be called; None: all.
+        available: the tools that may be called; None for all.
     """
     here = frozenset(hashes(summary))
     similarities: dict[str, float] = {}
@@ -97,7 +97,7 @@ def _heaviest(weights: Mapping[str, float], summarised: Collection[str], source:
     def by_weight(tool: str) -> tuple[float, str]:
         return -weights[tool], tool
 
-    # One more for each tool: the only tool that was seen next has no score of 1.
+    # One more for each tool, so that a single seen tool does not get a score of 1.
     total = sum(weights.values()) + len(weights)
     suggestions = []
     for tool in sorted(weights, key=by_weight):

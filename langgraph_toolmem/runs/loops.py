@@ -1,14 +1,14 @@
-"""Loops of an agent, judged by the news in its latest results.
+"""Loops of an agent, detected by the lack of new results.
 
-Only calls since the user last spoke count. Such a call *adds* something unless
+Only calls since the user's last message count. Such a call *adds* something unless
 
 1. it was made before with the same result (times and ids in the result do not count), or
-2. its result says nothing: an error, a refusal, an empty answer, or, for a tool that is declared to read, the result of
-   one of its other calls.
+2. its result is empty of news: an error, a refusal, an empty answer, or, for a tool that is declared to read, the
+   result of one of its other calls.
 
-Anything that adds something ends a loop. From the calls since then `LoopWatch.judge` tells whether the next ones are
-worth making. The numbers of `LoopLimits` are small because each further round costs a model call, and larger where
-honest work looks alike: a retry after "429", a job that is still running, a list of things that are all missing.
+A call that adds something ends a loop. From the calls since then `LoopWatch.judge` decides whether the next ones should
+be stopped. The numbers of `LoopLimits` are small because each further round costs a model call, and larger for
+legitimate repetition: a retry after "429", a job that is still running, a list of things that are all missing.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from langgraph_toolmem.text.words import words
 
 @dataclass(slots=True, frozen=True)
 class LoopLimits:
-    """Numbers from which a call is not worth making again.
+    """Numbers of results from which a call is stopped.
 
     Attributes:
         equal: equal results of one call.
-        equal_passing: equal results that are an error that passes: too many requests, a time-out.
-        equal_running: equal results that say that something is under way, of a tool that no record knows yet.
+        equal_passing: equal results that are a temporary error: too many requests, a time-out.
+        equal_running: equal results that report work in progress, of a tool without a record.
         repeated: repeated calls in a row; a further repetition is the round of a cycle.
-        alike: results of one kind that say nothing, of calls that differ by a number, punctuation or the way to a file.
-        unlike: results of one kind that say nothing, of calls that differ otherwise: the agent looks for something.
-        of_a_list: the same where the next call is about something named before: the agent goes through a list.
-        short: characters of a result that says no more than that something is under way, or that there is nothing.
-        compared: characters of a result that are compared.
+        alike: results of one kind without news, of calls that differ by a number, punctuation or the path to a file.
+        unlike: results of one kind without news, of calls that differ otherwise: the agent is searching.
+        of_a_list: the same if the next call is about something named before: the agent works through a list.
+        short: characters of a result that only reports work in progress, or an empty result.
+        compared: compared characters of a result.
         arguments: values of a call that are masked in its result: each costs a pass through the text.
     """
 
@@ -61,17 +61,17 @@ class LoopLimits:
 
 LOOP_LIMITS: Final = LoopLimits()
 
-# Times, durations, UUIDs and digests: they differ in results that say the same.
+# Times, durations, UUIDs and digests: they differ in equivalent results.
 _VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?[.\d]*(?:z|[+-]\d\d:?\d\d)?|\d\d:\d\d:\d\d[.\d]*"
     r"|\b\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds)\b"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,64}\b"
 )
-# Errors that the next call may be spared: the server is busy, the network was slow.
+# Temporary errors: the server is busy, the network was slow.
 _PASSING = re.compile(
     r"\b(?:429|502|503|504)\b|too many requests|rate.?limit|timed? ?-?out|temporar|try again|overloaded|unavailable"
 )
-# States of a job that is asked about until it is done.
+# States of a job that is polled until it is done.
 _RUNNING = re.compile(
     r"\b(?:pending|queued|running|processing|waiting|building|starting|scheduled|in[ _-]progress"
     r"|not (?:yet )?(?:ready|done|finished|complete))"
@@ -80,14 +80,14 @@ _DIGIT_RUNS = re.compile(r"\d+")
 
 
 class LoopOutcome(NamedTuple):
-    """Status of a call, and its result as far as it is compared."""
+    """Status of a call, and the compared part of its result."""
 
     status: str
     result: str
 
 
 class _Key(NamedTuple):
-    """Tool and arguments of a call: equal for calls that are the same."""
+    """Tool and arguments of a call, as an identity."""
 
     tool: str
     args: str
@@ -95,11 +95,11 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Fruitless:
-    """Calls of one tool with results of one kind that say nothing."""
+    """Calls of one tool with results of one kind without news."""
 
     calls: list[ExecutedCall] = field(default_factory=list)
     alike: int = 1
-    """The latest of them that differ from one another in small things only."""
+    """Number of the latest of them that differ only slightly."""
 
     def add(self, call: ExecutedCall) -> None:
         if self.calls and _near(self.calls[-1].args, call.args):
@@ -131,7 +131,7 @@ class LoopWatch:
                 self._follow(step)
 
     def _start_over(self) -> None:
-        """Forget the repetitions: something new came."""
+        """Forget the repetitions after a new result."""
         self._equal: dict[_Key, int] = {}
         self._fruitless: dict[tuple[str, str], _Fruitless] = {}
         self._latest_of: dict[str, _Fruitless] = {}
@@ -149,7 +149,7 @@ class LoopWatch:
             return
         key, kind = _Key(call.tool, canon_args(call.args)), _masked(call)
         is_nothing = call.status != "ok" or _is_empty(call.output, call.args)
-        # "no rows (13 of 13)" and "no rows (12 of 12)" are equal. In a result that says something each number counts.
+        # "no rows (13 of 13)" and "no rows (12 of 12)" are equal. In a result with news each number counts.
         outcome = LoopOutcome(call.status, kind)
         if not is_nothing:
             outcome = LoopOutcome(call.status, comparable(call.output))
@@ -178,11 +178,11 @@ class LoopWatch:
     # --- the next calls ---
 
     def judge(self, tool: str, args: Mapping[str, Any], *, said: Iterable[str] = ()) -> str:
-        """Return the reason why the call is not worth making, "" if it may be.
+        """Return the reason why the call is stopped, or "".
 
         Args:
             tool, args: of the call.
-            said: texts of users and tools before it, where a new argument may come from.
+            said: texts of users and tools before it, which may contain a new argument.
         """
         args = readable(dict(args))
         for value in args.values():
@@ -207,7 +207,7 @@ class LoopWatch:
         most = _most_equal(outcome)
         if times >= most:
             return f"{key.tool} was called {times} times with the same arguments and gave the same result"
-        # A cycle of calls that wait, or are tried again, is left to its own higher number.
+        # A cycle of calls that wait, or are tried again, has its own higher number.
         if most == LOOP_LIMITS.equal and self._repeated >= LOOP_LIMITS.repeated:
             return (
                 f"the last {self._repeated} calls repeated earlier ones and gave the same results; so does {key.tool}"
@@ -220,12 +220,12 @@ class LoopWatch:
         is_rejected = last.status == "rejected"
         most = LOOP_LIMITS.unlike
         if is_rejected and "is not a valid tool" in str(last.output):
-            # No argument makes a tool exist.
+            # An unknown tool stays unknown with other arguments.
             if times < LOOP_LIMITS.alike:
                 return ""
             return _nothing_from(group)
         if is_rejected and _types(last.args) != _types(args):
-            return ""  # the schema refused a text, and now a number comes
+            return ""  # the schema refused a text, and the new call has a number
         if group.alike >= LOOP_LIMITS.alike and _near(last.args, args):
             most = LOOP_LIMITS.alike
         if times < most:
@@ -236,8 +236,8 @@ class LoopWatch:
 
 
 def _most_equal(outcome: LoopOutcome) -> int:
-    """Return the number of equal results from which a call is not worth making again."""
-    # A long result that has "running" somewhere is a page or a record, not the state of a job.
+    """Return the number of equal results from which a call is stopped."""
+    # A long result that contains "running" is a page or a record, not the state of a job.
     if outcome.status == "ok" and _RUNNING.search(outcome.result[: LOOP_LIMITS.short]):
         return LOOP_LIMITS.equal_running
     if _PASSING.search(outcome.result):
@@ -285,7 +285,7 @@ def _text(output: Any) -> str:
 
 
 def comparable(output: Any) -> str:
-    """Return a result as text, as far as results are compared: without times, durations and long ids."""
+    """Return the compared text of a result: without times, durations and long ids."""
     return _VOLATILE.sub("·", _text(output))
 
 
@@ -303,7 +303,7 @@ def _masked(call: ExecutedCall) -> str:
 
 
 def _is_empty(output: Any, args: Mapping[str, Any]) -> bool:
-    """Return True if a result says that there is nothing."""
+    """Return True if a result is empty or says so."""
     if isinstance(output, str):
         return _says_nothing(output)
     if isinstance(output, dict):
@@ -315,7 +315,7 @@ def _says_nothing(text: str) -> bool:
     said = words(text[: LOOP_LIMITS.short])
     if not said or said[0] == "0":
         return True
-    # "not" in a long text denies something in it, not the whole result.
+    # "not" in a long text negates a part of it, not the whole result.
     return len(text) <= LOOP_LIMITS.short and not DENYING.isdisjoint(said)
 
 
@@ -343,7 +343,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _near(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return True if arguments differ in small things only: a number, punctuation, case, the way to a file."""
+    """Return True if arguments differ only slightly: a number, punctuation, case, the path to a file."""
     if before.keys() != now.keys():
         return False
     return all(_near_value(before[name], now[name]) for name in now)
@@ -372,9 +372,9 @@ def _types(args: Mapping[str, Any]) -> dict[str, type]:
 
 
 def _names_something(args: Mapping[str, Any], before: Mapping[str, Any], said: Iterable[str]) -> bool:
-    """Return True if an argument that is new was named by the user or a result: the next one of a list.
+    """Return True if the user or a result named a new argument: the next one of a list.
 
-    A short number proves nothing: it is in many texts.
+    A short number is no evidence, because it is in many texts.
     """
     known = set(_leaves(before))
     telling = []

@@ -1,4 +1,4 @@
-"""Messages as people hand them over, and the content of tool messages as plain JSON values.
+"""Messages in all accepted forms, and the content of tool messages as plain JSON values.
 
 A text that is a JSON object, array, number or boolean becomes that value. Any other text stays text. Results are cached
 by text and therefore **shared**: do not change them in place.
@@ -25,9 +25,9 @@ from langgraph_toolmem.text.words import word_set
 
 Status = Literal["ok", "failed", "rejected", "unanswered"]
 LOOP_NOTE: Final = "Note: this call was not made. "
-"""Begin of the answer to a call that a loop guard held."""
+"""Beginning of the answer to a call that a loop guard stopped."""
 STOPPED: Final = "Stopped by the loop guard: "
-"""Begin of the last answer of a run that a loop guard ended."""
+"""Beginning of the last answer of a run that a loop guard ended."""
 
 HOW = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
@@ -47,7 +47,7 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
 
 
 def describe(value: Any) -> str:
-    """Name the type of a value that is no message, and its first keys."""
+    """Return the type of a value that is not a message, and its first keys."""
     if not isinstance(value, Mapping):
         return type(value).__name__
     keys = ", ".join([repr(key) for key in list(value)[:8]])
@@ -55,7 +55,7 @@ def describe(value: Any) -> str:
 
 
 def message_of(entry: Any) -> BaseMessage:
-    """Convert an entry that is no message object yet; repair what logs often get wrong."""
+    """Convert an entry that is not a message object yet; repair common errors of logs."""
     if not isinstance(entry, dict):
         return convert_to_messages([entry])[0]
     fields = dict(entry)
@@ -65,7 +65,7 @@ def message_of(entry: Any) -> BaseMessage:
     if isinstance(role, str) and role != "constructor":
         _repair_content(fields, role)
     for name in ("additional_kwargs", "response_metadata", "tool_calls", "invalid_tool_calls"):
-        if fields.get(name, 0) is None:  # OpenAI's client dumps null for what is not there
+        if fields.get(name, 0) is None:  # OpenAI's client dumps null for missing fields
             del fields[name]
     if role in ("assistant", "ai"):
         _repair_calls(fields)
@@ -87,7 +87,7 @@ def _is_content(content: Any) -> bool:
 
 
 def _repair_calls(fields: dict[str, Any]) -> None:
-    """Replace the calls of an assistant dict by those whose arguments can be read."""
+    """Replace the calls of an assistant dict by the readable ones."""
     fields.pop("invalid_tool_calls", None)
     calls = []
     for raw in fields.pop("tool_calls", ()):
@@ -125,13 +125,13 @@ tool_use tool_call function_call json input_text output_text refusal search_resu
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _NO_MEDIA = _TEXT_TYPES | {"reasoning", "thinking"}
 _NOT_OF_MEDIA = frozenset({"id", "index", "cache_control"})
-"""Fields of a block that differ where the same picture is sent again."""
+"""Fields of a block that differ if the same picture is sent again."""
 
 
 class _KnownAnswer(NamedTuple):
-    """A text with which a well-known component answers a call in place of the tool, or reports its failure.
+    """A text by which a well-known component answers a call in place of the tool, or reports its failure.
 
-    It matters where `status` is lost (OpenAI's logs) and where "error" stands on a call that nobody executed.
+    It is needed if `status` is lost (OpenAI's logs) or is "error" for a call that was not executed.
     """
 
     pattern: str
@@ -163,7 +163,7 @@ _KNOWN_ANSWERS = (
     _KnownAnswer(r"Error: .*\n Please fix your mistakes\.$", "failed"),  # ToolNode(handle_tool_errors=True)
 )
 _KNOWN_ANSWER = re.compile("|".join([f"({known.pattern})" for known in _KNOWN_ANSWERS]), re.DOTALL)
-# Nearly every result begins otherwise, and the expression takes five times as long as a test of these starts.
+# Most results begin differently, and the expression takes five times as long as a test of these beginnings.
 _KNOWN_STARTS = ("Error", "Tool ", "Input ", "User ", "Note: ", "Execution ")
 
 
@@ -231,10 +231,10 @@ def _hash_into(hashed: Any, value: Any) -> None:
 def output_of(content: Any) -> Any:
     """Return the value of a tool message's content.
 
-    The text of a single block is read like a string. Several blocks that each hold an object or array (an MCP server
-    sends one block per list item) become a list; other texts are joined by line breaks. A list of dicts that are no
-    content blocks is data already. Media and artifacts are left out, and so is a block after the first one that begins
-    with an HTTP status: it says how the answer came.
+    The text of a single block is read like a string. Several blocks with an object or array each (an MCP server sends
+    one block per list item) become a list; other texts are joined by line breaks. A list of dicts that are not content
+    blocks is data already. Media and artifacts are left out, and so is a later block that begins with an HTTP status,
+    which describes the answer.
     """
     if isinstance(content, str):
         return output_of_text(content)
@@ -288,7 +288,7 @@ def status_of(content: Any, *, error: bool) -> Status:
     """Return the status of a call, by the known texts and by ``status="error"`` of the message."""
     text = text_of(content)
     if text.startswith(_KNOWN_STARTS):
-        # Two of the texts are known by their end, so both ends of a long one are searched.
+        # Two of the texts are recognised by their end, so both ends of a long one are searched.
         if len(text) > 4_000:
             text = text[:2_000] + text[-2_000:]
         known = _KNOWN_ANSWER.match(text)
@@ -302,7 +302,7 @@ def status_of(content: Any, *, error: bool) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class EditedCall:
-    """A call that a person put in place of the model's, and its answer."""
+    """A person's replacement of the model's call, and its answer."""
 
     tool: str
     args: dict[str, Any]
@@ -313,7 +313,7 @@ _EDITED = re.compile(r"Note: a human reviewer replaced this tool call before it 
 
 
 def edited_call(content: Any) -> EditedCall | None:
-    """Return the call in HumanInTheLoopMiddleware's notice of an edit; None if there is no such notice.
+    """Return the call in HumanInTheLoopMiddleware's notice of an edit, or None.
 
     The notice reads ``… Executed instead: TOOL with arguments JSON.``, then the answer.
     """
@@ -329,7 +329,7 @@ def edited_call(content: Any) -> EditedCall | None:
         return None
     tool, mark, rest = head[notice.end() :].partition(" with arguments ")
     try:
-        # The arguments may hold any text, a full stop too: only the JSON reader knows where they end.
+        # The arguments may contain any text, a full stop too: only the JSON reader finds their end.
         args, end = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
@@ -346,14 +346,14 @@ def was_refused_by_a_person(content: Any) -> bool:
 
 
 def no_usage() -> UsageMetadata:
-    """Return the usage of a message that no model made: a host that adds up the usage of all messages goes on."""
+    """Return the usage of a message that a model did not make, so that a host can add up the usage of all messages."""
     return {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}  # type: ignore[typeddict-item]
 
 
 def was_answered_by_a_person(message: BaseMessage) -> bool:
     """Return True if a person answered in the tool's place: HumanInTheLoopMiddleware's decision "respond".
 
-    Only its mark tells such an answer from a tool's. Before langchain-core 1.7.2 there is none.
+    Only its mark distinguishes such an answer from a tool's. Before langchain-core 1.7.2 the mark is missing.
     """
     marks = message.additional_kwargs
     data = marks.get("lc_data")
@@ -405,16 +405,16 @@ def _finite(digits: str) -> float:
 
 
 def _refuse(constant: str) -> NoReturn:
-    # NaN and Infinity are not JSON: a text that holds them stays text.
+    # NaN and Infinity are not JSON: a text that contains them stays text.
     raise ValueError(constant)
 
 
 # --- long outputs ---
 
 MAX_OPEN: Final = 64
-"""Objects and lists around a value of a long output. Deeper values are left out, and so never end a part."""
+"""Limit of objects and lists around a value of a long output. Deeper values are left out, and never end a part."""
 _SIGNS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
-"""Texts, so that the signs in them do not count, and the signs of JSON."""
+"""Strings, so that the signs in them do not count, and the signs of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,7 +436,7 @@ def _opened(sign: str, around: _Open | None) -> _Open:
 
 
 def _parse_head(text: str) -> Any:
-    """Return the value of the beginning of a long text: of JSON what is complete there, with the rest left out."""
+    """Return the value of the beginning of a long text: of JSON the complete parts, without the rest."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     value = _parse(_complete_part(text))

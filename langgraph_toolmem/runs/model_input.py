@@ -1,4 +1,4 @@
-"""The part of the model's request that the thread's messages do not hold: prompt and run context."""
+"""The part of the model's request outside the thread's messages: prompt and run context."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ModelInput:
     Attributes:
         system: text of the system prompt, and of user messages that are in the request but not in the state.
         context: primitive fields of the run's context, by name.
-        complete: True if nothing can be missing, because the memory stands right at the model. If False, prompt and
+        complete: True if the input is complete, because the memory is the last before the model. If False, prompt and
             context give no values.
     """
 

@@ -3,12 +3,13 @@
 A *thread* is a conversation. An *episode* is one request in it: from the message that asks for something to its answer,
 including the model's questions, the user's replies and confirmations. A user message opens an episode, unless
 
-1. it asks for nothing (thanks, "yes", a greeting, a mark such as ``###STOP###``) and a request precedes it;
+1. it is not a request (thanks, "yes", a greeting, a mark such as ``###STOP###``) and a request precedes it;
 2. the episode has only greetings so far, or the previous message is unanswered;
 3. the model's last words ask the user for something ("Which one?", "Please confirm …"; not "Anything else?") and the
-   message replies: it begins with yes or no, or asks for nothing new, or shares the topic.
+   message replies: it begins with yes or no, or has no new request, or shares the topic.
 
-No model decides this. `core.episodes` keeps the result, so that it stays when the thread is trimmed later.
+These are fixed rules, without a model. `core.episodes` keeps the result, so that it is the same when the thread is
+trimmed later.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ Chooser = Literal["model", "shortcut", "context"]
 Review = Literal["", "edited", "rejected"]
 
 SUMMARY_TOOL: Final = "summarize_state"
-"""The tool that writes a summary. Its calls are no steps; its text belongs to the next turn."""
+"""The tool that writes a summary. Its calls are not steps; its text belongs to the next turn."""
 SEARCH_TOOL: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
-"""The tools with which the model finds and calls deferred tools. Their calls are no steps either."""
+"""The tools by which the model finds and calls deferred tools. Their calls are not steps either."""
 OWN_TOOLS: Final = frozenset({SUMMARY_TOOL, SEARCH_TOOL, CALL_TOOL})
-"""The memory's own tools. Nothing is learned from their calls."""
+"""The memory's own tools. Their calls are not learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class ExecutedCall:
     Attributes:
         tool: Name of the executed tool.
         args: Arguments as executed, JSON values: the model's, or those of a person who edited the call. A short text
-            stands for one that is too large to read (`values.readable`). Shared with the message; do not change them.
+            represents one that is too large to read (`values.readable`). Shared with the message; do not change them.
         output: Parsed JSON if the answer is a JSON object, array, number or boolean, otherwise its text; None if
             unanswered. Of a longer answer the first `VALUE_LIMITS.message` characters are read. Shared by all readers
             of this text; do not change it.
@@ -51,7 +52,7 @@ class ExecutedCall:
             as written (a person rejected, replaced or answered it, a limit blocked it, unknown tool, arguments that
             do not fit the schema). ``unanswered``: no answer (yet).
         chosen_by: The author of the call.
-        call_id: Id of the call in its message, "" if it has none.
+        call_id: Id of the call in its message, or "".
         key: Identity of the executed call, 16 hexadecimal digits.
         review: ``edited`` if tool and arguments are a person's, ``rejected`` if a person rejected the call, or "".
     """
@@ -74,7 +75,7 @@ class Execution:
         tool: Name of the executed tool.
         args: Its arguments, without those that the host injects.
         status: ``ok`` or ``failed``, of the latest attempt.
-        over: True if no further attempt comes.
+        over: True if this is the last attempt.
     """
 
     tool: str
@@ -91,13 +92,13 @@ class Turn:
         steps: Its calls in order; empty if the model answered in words.
         text: Its thought or answer, without reasoning blocks.
         chosen_by: The author of the message.
-        key: Identity of the turn's position (of what precedes it), known before the model answers.
-        settled: True if every call has its answer, or the history continues behind the turn.
+        key: Identity of the turn's position (of the history before it), known before the model answers.
+        settled: True if every call has its answer, or the history continues after the turn.
         input_tokens, output_tokens: Usage of the model call; 0 if unknown.
         cached_tokens: Input tokens that the provider read from its cache.
         summary: Text that the agent wrote with the summary tool right before this turn, if any.
         episode: Digest of its episode.
-        answer: Identity of an answer in words, wherever it is in a history; "" for calls.
+        answer: Identity of an answer in words, independent of its position in a history; "" for calls.
     """
 
     steps: tuple[ExecutedCall, ...]
@@ -121,7 +122,7 @@ class UserMessage:
         text: Its text.
         key: Its identity.
         episode: Digest of its episode.
-        media: Digest of its pictures, files and other non-text blocks; "" if it has none.
+        media: Digest of its pictures, files and other non-text blocks, or "".
     """
 
     text: str
@@ -138,7 +139,7 @@ class Run:
         events: User messages and model turns in order, without system messages.
         thread_id: As given to `parse_run`.
         truncated: True if the head is missing (trimmed) or replaced by a summary.
-        next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
+        next_key: Key of the next model turn; None while calls of the last turn are pending.
         earlier: Events of the thread before this episode.
     """
 
@@ -150,7 +151,7 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """Name of the current episode. It hides the thread's id, which may name a person."""
+        """Digest of the current episode. It hides the thread's id, which may name a person."""
         if self.events and self.events[-1].episode:
             return self.events[-1].episode
         return digest("run", self.thread_id or self.scope)
@@ -169,7 +170,7 @@ class Run:
         return latest_first
 
     def backwards(self) -> Iterator[Run]:
-        """Yield the episodes of a thread from the latest to the first, each made when it is asked for."""
+        """Yield the episodes of a thread from the latest to the first, lazily."""
         run = self
         while (episode := run.current) is not run:
             yield episode
@@ -187,7 +188,7 @@ class Run:
 
     @property
     def request(self) -> str:
-        """The user's messages of the current episode, one a line, without thanks and the like; "" if there are none."""
+        """The user's messages of the current episode, one a line, without thanks and the like, or ""."""
         texts: list[str] = []
         requests: list[str] = []
         for event in self.current.events:
@@ -197,12 +198,12 @@ class Run:
             texts.append(text)
             if not asks_nothing(text):
                 requests.append(text)
-        # A conversation may begin with a greeting alone; then the greeting is all there is.
+        # A conversation may begin with only a greeting; then the greeting is the request.
         return "\n".join(requests or texts)
 
     @property
     def awaiting_model(self) -> bool:
-        """True if the model moves next: no call is pending and it has not just answered in words."""
+        """True if the model's turn is next: without pending calls, and not right after an answer in words."""
         if self.next_key is None:
             return False
         if not self.events:
@@ -222,16 +223,16 @@ def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
     last = before[-1]
     if isinstance(last, UserMessage):  # it is unanswered
         return False
-    # Calls without an answer in words: the user broke in, and asks for something else.
+    # Calls without an answer in words: the user interrupted with another request.
     return bool(last.steps) or not replies(text, last.text, texts)
 
 
 # --- kinds of user messages; English, and a few words of other languages ---
 
-# A mark that stands for words, such as "###STOP###" or "[DONE]".
+# A mark in place of words, such as "###STOP###" or "[DONE]".
 _BRACKETED = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
-# Questions at the end of an answer that ask for nothing: a message after them is a new request.
+# Courtesy questions at the end of an answer: a message after them is a new request.
 _COURTESY = re.compile(
     r"\b(?:else|(?:any|other|more|further) (?:questions?|help|assistance|requests?)|feel free|hesitate"
     r"|need (?:any|help)|help you with|can i (?:help|assist)|how (?:can|may) i|try again later|hold on|note that)\b",
@@ -249,7 +250,7 @@ _WANTED = re.compile(
     r"|\bconfirm (?:if|that|whether)\b",
     re.IGNORECASE,
 )
-# Beginnings of a reply. "My" and "it's" name what was asked for: "My email is …".
+# Beginnings of a reply. "My" and "it's" name the requested value: "My email is …".
 _REPLIES = re.compile(
     r"\W*(?:yes|yeah|yep|yup|sure|ok|okay|no|nope|correct|right|exactly|certainly|of course|go ahead|alright"
     r"|sounds good|that's (?:right|correct|fine)|i (?:confirm|don't|do|did|am|can't|cannot|couldn't|believe|think)|my"
@@ -262,7 +263,7 @@ _ASKS = re.compile(
     r"|\bwe need\b|\bif\b",
     re.IGNORECASE,
 )
-# Words that point at one of several things: they make no topic.
+# Words that point at one of several things: they do not define a topic.
 _SAYING_NOTHING: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
 
 
@@ -300,7 +301,7 @@ def asks_back(answer: str) -> bool:
 def _wants_a_reply(sentence: str) -> bool:
     if not _WANTED.search(sentence):
         return False
-    # "Order 5 is on its way, or is there anything else?": the second half is courtesy alone
+    # "Order 5 is on its way, or is there anything else?": the second half is only courtesy
     without_courtesy = _BY_THE_WAY.sub("", sentence)
     if not without_courtesy:
         return False

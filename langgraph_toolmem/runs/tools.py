@@ -1,16 +1,16 @@
 """Tools as the memory sees them: a name, the parameters that a model may fill, and the declared effects.
 
-`read_tools` reads what people hand to ``bind_tools`` or ``ToolNode``: LangChain tools, plain functions, OpenAI,
+`read_tools` reads all forms that ``bind_tools`` or ``ToolNode`` accepts: LangChain tools, plain functions, OpenAI,
 Anthropic and MCP tool dicts, MCP tools, and specs such as `navigator.openapi` makes. Arguments that the host injects
-(state, store, runtime, ids) are no parameters here.
+(state, store, runtime, ids) are not parameters here.
 
 Effects are True, False or None (not declared). Sources, the strongest first: tags (``destructive``, in any spelling:
 "Destructive", "READ-ONLY"), keys of ``metadata`` or of the dict by these names, MCP annotations. Annotations are read
-by the MCP specification, if the server says anything about effects:
+by the MCP specification, if the server declares an effect:
 
 * A writing tool without ``destructiveHint`` is destructive: that is the specification's default. A server declares
   writing with ``readOnlyHint: false``, or with an ``idempotentHint`` and no ``readOnlyHint``.
-* ``destructiveHint`` has no meaning where ``readOnlyHint`` is true; servers that send all defaults send it true there.
+* ``destructiveHint`` has no meaning if ``readOnlyHint`` is true; servers that send all defaults send it as true then.
 * No annotations, or only others (``title``), declare nothing. Many servers send none, and by the defaults all their
   tools would be destructive.
 """
@@ -48,18 +48,18 @@ class ToolSpec:
 
     Attributes:
         name: Its name; dots are fine.
-        description: Text that the model reads, "" if none.
+        description: Text for the model, or "".
         parameters: JSON schema (object) of what a model may fill, without injected arguments.
         returns: JSON schema of the result, if declared (``returns`` in a tool dict, ``outputSchema`` of MCP).
         read_only: True if it changes nothing; None if not declared, like the next two (see the module).
         destructive: True if it may destroy something.
-        idempotent: True if calling it again with the same arguments changes nothing more.
+        idempotent: True if calling it again with the same arguments has no further effect.
         tags: Tags of the tool.
         toolkit: Its service, server or API, "" if not declared.
         category: Topic of the toolkit, "" if not declared.
-        route: HTTP method and path template, such as ``GET /orders/{order_id}``; "" if it is no HTTP operation.
+        route: HTTP method and path template, such as ``GET /orders/{order_id}``; "" if it is not an HTTP operation.
         controls: True if its answer ends or steers the run: it returns a ``Command`` or has ``return_direct``.
-        seen: True if somebody described it; False if the spec is inferred from its calls.
+        seen: True if it was described; False if the spec is inferred from its calls.
         arguments_model: pydantic model with which the tool itself validates, if it has one.
     """
 
@@ -104,12 +104,12 @@ class ToolSpec:
     def problem(self, args: Mapping[str, Any]) -> str | None:
         """Return the first error of arguments in one line that names the parameter; None if they are valid.
 
-        A parameter that the schema does not name is an error even where additional ones are allowed, unless the
-        schema names none at all. Values are not coerced: ``"5"`` is no integer. Never raises.
+        A parameter outside the schema is an error even if additional ones are allowed, unless the schema names no
+        parameters. Values are not coerced: ``"5"`` is not an integer. Never raises.
         """
         if not hasattr(args, "keys"):
             return f"arguments of {self.name} are {type(args).__name__}, not a mapping"
-        # Before the validator, which gives the whole object as the place of these two errors, not the parameter.
+        # Before the validator, which reports these two errors for the whole object instead of the parameter.
         missing = sorted(self.required - args.keys())
         if missing:
             return f"missing parameter {missing[0]!r}"
@@ -120,7 +120,7 @@ class ToolSpec:
         return self.schema_problem(dict(args)) or self._model_problem(dict(args))
 
     def schema_problem(self, args: dict[str, Any]) -> str | None:
-        """Return the first error of arguments by the JSON schema alone, in one line; None if there is none."""
+        """Return the first error of arguments by the JSON schema only, in one line, or None."""
         if isinstance(self._validator, str):
             return self._validator
         try:
@@ -148,7 +148,7 @@ class ToolSpec:
 
     @functools.cached_property
     def _validator(self) -> Any:
-        # A text says why there is no validator; then no arguments are valid.
+        # A text says why the validator is missing; then all arguments are invalid.
         try:
             return jsonschema_rs.validator_for(self.parameters, retriever=_no_network)
         except Exception as error:  # noqa: BLE001 - schemas are the host's, and any that does not compile is unusable
@@ -161,7 +161,7 @@ SideEffects: TypeAlias = Literal["reads", "changes", "destroys", "controls"]
 
 
 def side_effects(spec: ToolSpec) -> SideEffects:
-    """Return the effect of a call by the tool's marks alone. Undeclared tools count as changing something."""
+    """Return the effect of a call by the tool's marks only. Undeclared tools count as changing something."""
     # In this order: a tool that is marked both destructive and read-only counts as destructive.
     if spec.destructive:
         return "destroys"
@@ -195,7 +195,7 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
 
 
 def name_of(tool: Any) -> str | None:
-    """Return the name of a tool in any form that a chat model takes; None for a provider's own tool."""
+    """Return the name of a tool in any form that a chat model accepts; None for a provider's own tool."""
     if isinstance(tool, Mapping):
         name = _body_of(tool).get("name")
     else:
@@ -206,7 +206,7 @@ def name_of(tool: Any) -> str | None:
 
 
 def names_of(tools: Iterable[Any]) -> frozenset[str]:
-    """Return the names of tools in any form that a chat model takes, without a provider's own tools."""
+    """Return the names of tools in any form that a chat model accepts, without a provider's own tools."""
     names = set()
     for tool in tools:
         name = name_of(tool)
@@ -216,7 +216,7 @@ def names_of(tools: Iterable[Any]) -> frozenset[str]:
 
 
 def _body_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a tool dict that has its name: OpenAI nests it below "function"."""
+    """Return the part of a tool dict with its name: OpenAI nests it below "function"."""
     function = tool.get("function")
     if isinstance(function, Mapping):
         return function
@@ -248,7 +248,7 @@ def _read(tool: Any, index: int) -> ToolSpec:
 def _from_base_tool(tool: BaseTool) -> ToolSpec:
     model: type[BaseModel] | None = None
     if isinstance(tool, Tool) and tool.args_schema is None:
-        # A copy, as for all schemas here: what is done to one tool's schema must not change another's.
+        # A copy, as for all schemas here: changing one tool's schema must not change another's.
         parameters = copy.deepcopy(_ONE_TEXT)
     else:
         schema: Any = tool.tool_call_schema
@@ -280,7 +280,7 @@ def _returns_command(tool: BaseTool) -> bool:
 
 
 def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
-    # The tool's whole model where nothing is injected: the offered one lacks the validators.
+    # The tool's whole model if no argument is injected: the offered one lacks the validators.
     own = tool.args_schema
     if not (isinstance(own, type) and issubclass(own, BaseModel)):
         return offered
@@ -385,7 +385,7 @@ def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> _Effects:
         if effect in ("readonly", "destructive", "idempotent"):
             flags[effect] = True
     hint = _Effects(flags.get("readonlyhint"), flags.get("destructivehint"), flags.get("idempotenthint"))
-    # The developer's own words are stronger than a server's hints.
+    # The developer's own declarations take precedence over a server's hints.
     effects = _Effects(flags.get("readonly"), flags.get("destructive"), flags.get("idempotent"))
     if effects.read_only is None:
         effects.read_only = hint.read_only
@@ -397,13 +397,13 @@ def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> _Effects:
 
 
 def _destructive_by_hints(hint: _Effects, *, reads: bool) -> bool | None:
-    """Return what MCP's annotations say: a writing tool without ``destructiveHint`` is destructive."""
+    """Return the effects by MCP's annotations: a writing tool without ``destructiveHint`` is destructive."""
     writes = hint.read_only is False or hint.idempotent is not None
     if hint.destructive is None:
         if writes and not reads:
             return True
         return None
-    # Servers that send all defaults send true for tools that read, where it has no meaning.
+    # Servers that send all defaults send true for reading tools, for which it has no meaning.
     return hint.destructive and not reads
 
 
@@ -413,7 +413,7 @@ def _plain(name: str) -> str:
 
 
 def _flags(declared: Mapping[str, Any]) -> dict[str, bool]:
-    """Return True and False values by plain key; MCP's adapter puts None where nothing is declared."""
+    """Return True and False values by plain key; MCP's adapter has None for undeclared ones."""
     flags: dict[str, bool] = {}
     for key, value in declared.items():
         if isinstance(value, bool):
@@ -422,7 +422,7 @@ def _flags(declared: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:
-    """Copy the JSON schema of an object; raises TypeError if it is none."""
+    """Copy the JSON schema of an object; raises TypeError if it is not one."""
     if not isinstance(schema, Mapping):
         raise TypeError(f"its parameters are {type(schema).__name__}, not a JSON schema")
     copied: dict[str, Any] = copy.deepcopy(dict(schema))
@@ -471,14 +471,14 @@ def _describe(tool: Any) -> str:
 
 
 def _no_network(uri: str) -> NoReturn:
-    # A schema comes from a server: it must not make this process fetch addresses.
+    # A schema from a server must not make this process fetch addresses.
     raise ValueError(f"remote reference {uri} is not fetched")
 
 
-# --- notes: what a memory keeps of a tool, to search and plan without it ---
+# --- notes: a memory's data of a tool, to search and plan without it ---
 
 MAX_RETURNS: Final = 20_000
-"""Characters of JSON above which the schema of a result is kept in brief: there may be thousands of tools."""
+"""Characters of JSON above which the schema of a result is shortened, because there may be thousands of tools."""
 _RESTRICTIVE: Final = {"read_only": False, "destructive": True, "idempotent": False, "controls": True}
 """The more restrictive value of each effect."""
 EFFECTS: Final = tuple(_RESTRICTIVE)
@@ -488,7 +488,7 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the note to keep of a tool, in plain containers; {} if `known`, the last note, says the same.
 
     A note has description and parameters always; result schema, effects, tags, toolkit and category if declared. A
-    field that was declared before and is no longer is noted as empty.
+    field that is no longer declared is recorded as empty.
     """
     optional: dict[str, Any] = {
         "toolkit": spec.toolkit,
@@ -503,7 +503,7 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     }
     note: dict[str, Any] = {"description": spec.description, "parameters": spec.parameters}
     for name, value in optional.items():
-        # Notes are merged field by field: only an empty field takes back what an earlier note said.
+        # Notes are merged field by field: only an empty field removes an earlier one.
         was_declared = _is_declared(known.get(name))
         if was_declared or _is_declared(value):
             note[name] = value
@@ -518,7 +518,7 @@ def _is_declared(value: Any) -> bool:
 
 
 def _kept_returns(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of a result: in brief if it is long, or no JSON and so cannot be kept as it is."""
+    """Return the schema of a result: shortened if it is long, or is not JSON and cannot be stored."""
     if spec.returns is None or known.get("returns") == spec.returns:
         return spec.returns
     try:
@@ -553,7 +553,7 @@ def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
 
 
 def restricted(spec: ToolSpec, others: Iterable[ToolSpec]) -> ToolSpec:
-    """Return a tool with the restrictive marks of others of its name. No permission comes from them."""
+    """Return a tool with the restrictive marks of others of its name, without their permissions."""
     marks = _marks_of(spec)
     for other in others:
         for effect, restrictive in _RESTRICTIVE.items():
@@ -567,14 +567,14 @@ def _marks_of(spec: ToolSpec) -> dict[str, Any]:
 
 
 def agreed(spec: ToolSpec, other: ToolSpec) -> ToolSpec:
-    """Return a tool that stands for two of one name: what either forbids is forbidden, what both permit permitted."""
+    """Return a tool that represents two of one name: forbidden if either forbids, permitted if both permit."""
     marks, theirs = _marks_of(spec), _marks_of(other)
     for effect, restrictive in _RESTRICTIVE.items():
         if marks[effect] is theirs[effect]:
             continue
         if restrictive in (marks[effect], theirs[effect]):
             marks[effect] = restrictive
-        else:  # one of them permits, and the other declares nothing
+        else:  # one of them permits, and the other is undeclared
             marks[effect] = None
     return _remarked(spec, marks)
 
@@ -587,7 +587,7 @@ def _remarked(spec: ToolSpec, marks: Mapping[str, Any]) -> ToolSpec:
 
 
 def grave_marks(spec: ToolSpec) -> ToolSpec:
-    """Return a tool with its restrictive marks alone: other programs must not lose them."""
+    """Return a tool with only its restrictive marks, which other programs must not lose."""
     marks = _marks_of(spec)
     for effect, restrictive in _RESTRICTIVE.items():
         if marks[effect] is not restrictive:

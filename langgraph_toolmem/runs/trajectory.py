@@ -1,16 +1,16 @@
 """Chat messages to runs with their tool calls.
 
-The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
-list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
-in order, with one :class:`ExecutedCall` per tool call.
+The only module that reads LangChain messages (`messages` makes them from dicts). :func:`parse_run` turns any list that
+``langchain_core.messages.convert_to_messages`` accepts into a :class:`Run`: user messages and model turns in order,
+with one :class:`ExecutedCall` per tool call.
 
-Messages say what the model asked for. What was really done may differ (a person edited the call, a limit blocked
-it): :class:`Execution` carries what a recorder saw, and goes before what the messages say.
+Messages contain the model's requests. The real execution may differ (a person edited the call, a limit blocked it):
+:class:`Execution` is a recorder's observation, and takes precedence over the messages.
 
-Every step and every turn has a key that stays the same whenever the same history is read again: whole,
-resumed, forked, trimmed at the head or summarised. Learning is idempotent because of these keys. A call is known by
-its thread, the user message before it, and its id (where that is counted: also its tool and arguments), counted within
-that message: ids alone repeat, even those that look drawn at random.
+Every step and every turn has a key that is the same whenever the same history is read again: whole, resumed, forked,
+trimmed at the head or summarised. Learning is idempotent because of these keys. A call is identified by its thread, the
+user message before it, and its id (for counted ids also its tool and arguments), counted within that message: ids alone
+repeat, even those that look random.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def parse_run(messages: Iterable[Any] | PromptValue, *, thread_id: str | None = 
     """Read a history of messages.
 
     Args:
-        messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries, answers to no call, and calls whose
-            arguments are broken JSON are left out.
+        messages: In any form that ``convert_to_messages`` accepts. ``RemoveMessage`` entries, answers to no call, and
+            calls whose arguments are broken JSON are left out.
         thread_id: Makes keys of counter-like call ids (``call_0``) unique per run.
 
     Raises:
-        MessageError: An entry cannot be read; the message names its index and what to pass.
+        MessageError: An entry cannot be read; the message names its index and the expected form.
     """
     return Reading(ThreadKnowledge(thread_id)).extend(list(entries_of(messages)))
 
@@ -104,7 +104,7 @@ class ThreadKnowledge:
         executions: calls as recorders saw them, by the keys of their steps.
         watched: keys of turns that a recorder watched. A failed call without an execution was never executed there.
         episodes: episodes of the thread's user messages that were read before, by the messages' keys, in order.
-        heads: the user message before a call, by the call's id. Used where nobody names the thread.
+        heads: the user message before a call, by the call's id. Used if the thread is not named.
     """
 
     thread_id: str | None = None
@@ -119,7 +119,7 @@ class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
     `reader` and `timeline` are never changed; `keys` are identities of the turns and steps in it. `known` is the number
-    of user messages of the thread whose episodes were known: they are never changed, so more of them are looked at.
+    of user messages of the thread with known episodes: these are never changed, so the reader compares their number.
     """
 
     parts: _TurnParts
@@ -129,7 +129,7 @@ class Prefix:
     known: int
 
     def of(self, entries: list[Any], episodes: Mapping[str, str]) -> Prefix | None:
-        """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
+        """Return the prefix for a history that begins with these messages, or equal ones, or None."""
         if len(episodes) != self.known and self._contradicts(episodes):
             return None
         # Messages are mutable: the host may have replaced a content in place.
@@ -173,7 +173,7 @@ class _TurnParts:
         return cls(messages, fields, list(map(_content, fields)), answers, _calls_of(answers))
 
     def are_there(self) -> bool:
-        """Return True if the messages have these very parts still."""
+        """Return True if the messages still have the same parts."""
         return self.contents == list(map(_content, self.fields)) and self.calls == _calls_of(self.answers)
 
     def plus(self, messages: list[BaseMessage]) -> _TurnParts:
@@ -202,8 +202,8 @@ class Reading:
         prefix: the part that was read before. The history must begin with it (`Prefix.of`).
 
     Attributes:
-        prefix: after `extend`, the prefix that the next reading may begin with. None if there is none: the head of the
-            history is missing, or no model answered in it.
+        prefix: after `extend`, the prefix that the next reading may begin with. None if the head of the history is
+            missing, or the history has no answer.
     """
 
     def __init__(self, thread: ThreadKnowledge, prefix: Prefix | None = None) -> None:
@@ -226,7 +226,7 @@ class Reading:
         episodes = self._thread.episodes
         head = self._missing_head()
         if head is not None:
-            # Identities depend on the user message before: those of the first reading lack it.
+            # Identities depend on the preceding user message: those of the first reading lack it.
             episodes = {head.key: head.episode, **episodes}
             self._read_again_after(head, entries)
         timeline = self._timeline(episodes)
@@ -257,14 +257,14 @@ class Reading:
             _read(self._reader, entries, index)
 
     def _timeline(self, episodes: Mapping[str, str]) -> _Timeline:
-        """Return the timeline of the prefix; an empty one where an answer that came late changed an event in it."""
+        """Return the timeline of the prefix; an empty one if a late answer changed an event in it."""
         first_changed = min(self._first_changed, self._reader.changed)
         if self.prefix is None or first_changed < self.prefix.timeline.read:
             return _Timeline(episodes, self._reader.user_before)
         return self.prefix.timeline.copy(episodes)
 
     def _keep_prefix(self, before: _TurnReader, new: list[Any], timeline: _Timeline) -> None:
-        """Let the prefix end before the latest answer, if nothing there can change any more."""
+        """Let the prefix end before the latest answer, if it can no longer change."""
         reader = self._reader
         answer_is_event = len(before.events) < len(reader.events)
         answered_late = reader.changed < len(before.events)
@@ -332,7 +332,7 @@ class _Tokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _RunDraft:
-    """A model turn while answers to its calls may come."""
+    """A model turn whose calls may still be answered."""
 
     text: str
     chosen_by: Chooser
@@ -348,7 +348,7 @@ class _RunDraft:
 
     @property
     def stays(self) -> bool:
-        """True if it called only the memory's own tools: the run is where it was before."""
+        """True if it called only the memory's own tools, so that the run has not advanced."""
         return bool(self.calls) and OWN_TOOLS.issuperset([call.step.tool for call in self.calls])
 
 
@@ -433,7 +433,7 @@ class _TurnReader:
         return tuple([self._call(origin, chosen_by, asked) for asked in message.tool_calls])
 
     def _await_answers(self, calls: Sequence[_Call]) -> None:
-        """Note the places of the calls of the latest event; equal ids in one message are answered in order."""
+        """Record the places of the calls of the latest event; equal ids in one message are answered in order."""
         event = len(self.events) - 1
         places: dict[str, tuple[_MessagePlace, ...]] = {}
         for position, call in enumerate(calls):
@@ -467,7 +467,7 @@ class _TurnReader:
         if status == "rejected" and was_refused_by_a_person(content):
             review = "rejected"
         if status == "ok" and was_answered_by_a_person(message):
-            status = "rejected"  # the tool never ran; nobody refused the call, so it is no review
+            status = "rejected"  # the tool never ran, but the call was not refused, so it is not a review
         output = None
         if status != "unanswered":
             output = output_of(content)
@@ -475,7 +475,7 @@ class _TurnReader:
 
     def _call(self, origin: str, chosen_by: Chooser, asked: ToolCall) -> _Call:
         tool, args, call_id = asked["name"], readable(asked["args"]), asked.get("id") or ""
-        # With the user message before it: ids alone repeat, even those that look drawn at random.
+        # With the user message before it: ids alone repeat, even those that look random.
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
@@ -497,7 +497,7 @@ class _TurnReader:
         if message.id and looks_unique(message.id):
             identity: tuple[str, ...] = (kind, self._thread_id or "", message.id)
         else:
-            # An answer belongs to the user message before it; a user message belongs to the thread alone.
+            # An answer belongs to the user message before it; a user message belongs only to the thread.
             asked = self._asked
             if kind == "user":
                 asked = ""
@@ -532,7 +532,7 @@ class _TurnReader:
         last = self.events[-1]
         if isinstance(last, UserMessage):
             return digest("turn", last.key)
-        # A search among the tools is no step: the turn after it has the place of the turn that searched.
+        # A search among the tools is not a step: the turn after it has the position of the searching turn.
         if last.stays:
             return last.key
         return digest("turn", last.position())
@@ -562,8 +562,8 @@ def _reviewed(call: ExecutedCall, tool: str, args: dict[str, Any]) -> ExecutedCa
 class _Timeline:
     """The events of a run, made one after the other, each with its episode.
 
-    Calls are as recorders saw them executed. Calls of the memory's own tools are no steps: what they say and cost goes
-    with the next turn.
+    Calls are as recorders saw them executed. Calls of the memory's own tools are not steps: their texts and costs are
+    added to the next turn.
 
     Attributes:
         events: the events so far.
@@ -609,7 +609,7 @@ class _Timeline:
 
     def _add_turn(self, turn: Turn) -> None:
         steps = tuple([step for step in turn.steps if step.tool not in OWN_TOOLS])
-        # What the memory's own calls cost and say is held back until a turn comes that can carry it.
+        # Costs and texts of the memory's own calls are kept for the next turn.
         called_own = len(steps) < len(turn.steps)
         if not called_own and self._summary is None and not any(self._spent):
             self._add(turn)
@@ -621,7 +621,7 @@ class _Timeline:
         self._summary = _latest_summary(turn) or self._summary
 
     def _with_earlier(self, turn: Turn, steps: tuple[ExecutedCall, ...]) -> Turn:
-        """Return a turn with what the memory's own calls before it said and cost."""
+        """Return a turn with the texts and costs of the memory's own calls before it."""
         return replace(
             turn,
             steps=steps,
@@ -635,7 +635,7 @@ class _Timeline:
         if isinstance(event, UserMessage):
             self._place(event)
         elif not self._episode and not self.events:
-            self._episode = digest("episode", event.key)  # nobody knows what it answered
+            self._episode = digest("episode", event.key)  # its question is unknown
         placed = replace(event, episode=self._episode)
         self.events.append(placed)
         self.new.append(placed)
@@ -668,7 +668,7 @@ def _finish(draft: _RunDraft, thread: ThreadKnowledge, *, gone_on: bool) -> Turn
     for call in draft.calls:
         executed = _as_executed(call, thread.executions.get(call.step.key), watched=watched)
         steps.append(executed.step)
-        # a search that the memory answers itself is no reason to wait, unless nothing else was called
+        # a search that the memory answers itself does not have to be awaited, unless it is the only call
         if not executed.answered and (draft.stays or executed.step.tool not in OWN_TOOLS):
             settled = False
     return Turn(
@@ -699,7 +699,7 @@ def _as_executed(call: _Call, seen: Execution | None, *, watched: bool) -> _Call
 
 
 def _chooser_of(message: AIMessage) -> Chooser:
-    """Return the author of a message, by the mark that the memory puts on its own."""
+    """Return the author of a message, by the mark on the memory's own messages."""
     mark = message.additional_kwargs.get("toolmem")
     if not isinstance(mark, dict):
         return "model"
@@ -720,9 +720,9 @@ def _tokens_of(message: AIMessage) -> _Tokens:
 
 
 class ThreadHistory(list[Any]):
-    """The messages of one model call: while it lasts they stay as they are, and are compared with the thread once.
+    """The messages of one model call: they do not change during the call, and are compared with the thread once.
 
-    A list of the host's may change between two readings, so each reading compares it.
+    The host's own list may change between two readings, so each reading compares it.
     """
 
     reading: tuple[Any, ...] = ()
@@ -748,8 +748,8 @@ class ExecutionLog:
         turns: keys of the turns that a recorder watches.
         heads: see `ThreadKnowledge`.
         prefixes: the parsed prefix of each thread.
-        max_kept: number of executions and turns kept in RAM; the oldest leave.
-        max_threads: number of threads whose parsed prefix is kept; the least recently read leave.
+        max_kept: limit of executions and turns in RAM; the oldest are dropped.
+        max_threads: limit of threads with a parsed prefix; the least recently read are dropped.
     """
 
     max_kept: Final = 4_096
@@ -765,11 +765,11 @@ class ExecutionLog:
         self._lock = threads.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed."""
+        """Parse messages into a run, with calls as recorders saw them. Only the new part of a thread is parsed."""
         history = messages
         if not isinstance(history, ThreadHistory):
             history = ThreadHistory(entries_of(messages))
-        # Several steps read the history of one model call; an execution that is seen meanwhile makes it read again.
+        # Several steps read the history of one model call; an execution in between causes another reading.
         mark = self, self._changes, thread_id
         if history.reading == mark:
             return history.run
@@ -786,7 +786,7 @@ class ExecutionLog:
                 self.prefixes.pop(key, None)
                 self.prefixes[key] = reading.prefix
                 _bound(self.prefixes, self.max_threads)
-        if thread_id is None:  # where nobody names the thread, its calls tell
+        if thread_id is None:  # without a thread id, its calls identify the thread
             self._note_heads(run)
         return run
 
@@ -797,7 +797,7 @@ class ExecutionLog:
         return ThreadKnowledge(thread_id, self.executions, self.turns, self._known(thread_id), heads)
 
     def forget(self) -> None:
-        """Drop the messages and arguments of all threads; what is not learned yet is read off the messages."""
+        """Drop the messages and arguments of all threads; unlearned turns are read from the messages again."""
         with self._lock:
             self._changes += 1
             self.prefixes.clear()
@@ -833,7 +833,7 @@ class ExecutionLog:
         _bound(self.executions, self.max_kept)
 
     def begins(self, turn: str) -> None:
-        """Note that a recorder watches this turn from its beginning: no history that is being read has it yet."""
+        """Record that a recorder watches this turn from its beginning, before any history contains it."""
         if turn not in self.turns:
             self._drop_prefixes_with(turn)
             self.turns[turn] = None
@@ -841,7 +841,7 @@ class ExecutionLog:
 
 
 def _key_of(history: Sequence[Any], thread_id: str | None) -> Hashable:
-    """Return the key of a thread's prefix: its id, or the first message where nobody names the thread."""
+    """Return the key of a thread's prefix: its id, or the first message without an id."""
     if thread_id is not None or not history:
         return thread_id
     first = history[0]
@@ -856,7 +856,7 @@ class LastStep(NamedTuple):
 
 
 def last_step(run: Run, call_id: str) -> LastStep | None:
-    """Return the call of the latest turn that has this id; None if there is none."""
+    """Return the call of the latest turn with this id, or None."""
     for event in reversed(run.events):
         if isinstance(event, Turn):
             for step in event.steps:

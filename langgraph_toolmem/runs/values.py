@@ -17,10 +17,10 @@ class ValueLimits:
     """Sizes up to which messages, outputs and arguments are read. All of them bound the time of a model call.
 
     Attributes:
-        leaves: scalars read from one output; the rest is no source of arguments.
+        leaves: scalars read from one output; the others are not sources of arguments.
         depth: objects and lists around a scalar of an output.
         characters: a longer text is prose, not a value: it is neither learned as a constant nor indexed.
-        message: characters that are read of a message: what lies behind them gives no value.
+        message: characters that are read of a message: the rest gives no value.
         parts: texts, numbers, lists and objects that an argument may have; one with more gives no value.
         bits: size of a whole number; Python refuses to write one of more than 4,300 digits.
     """
@@ -51,19 +51,19 @@ _ABSENT_TEXT: Final = "\x00absent"
 # --- large values ---
 
 _UNREAD: Final = "\ufffc"
-"""Begins the text that stands for a value too large to read; no model writes this character."""
+"""Begins the text that represents a value too large to read; models do not write this character."""
 
 
 def readable(args: dict[str, Any]) -> dict[str, Any]:
     """Return a call's arguments, with a short text in place of each that is too large to read.
 
-    The text gives no value to other calls (`is_unread`). It differs where the ends or the length of the values do.
+    The text is not a value for other calls (`is_unread`). It differs if the ends or the lengths of the values differ.
     """
     if not _is_large(args):
         return args
     if len(args) > VALUE_LIMITS.parts:
         return {_UNREAD: _stand_in(list(args))}
-    # One large value must not cost the others: each is looked at alone.
+    # One large value must not cost the others: each is checked separately.
     read = {}
     for name, value in args.items():
         if _is_large(value):
@@ -74,12 +74,12 @@ def readable(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_unread(value: Any) -> bool:
-    """Return True for the text that stands for an argument too large to read."""
+    """Return True for the text that represents an argument too large to read."""
     return isinstance(value, str) and value.startswith(_UNREAD)
 
 
 def _is_large(value: Any) -> bool:
-    """Return True if a value has too many parts or characters; looks at no more than it may have."""
+    """Return True if a value has too many parts or characters; reads only up to the limit."""
     waiting = [value]
     parts = characters = 0
     while waiting:
@@ -118,7 +118,7 @@ def _lowest_bits(number: int) -> str:
 
 def _leaves(value: Any) -> Iterator[str]:
     """Yield texts of the parts of a list or an object, cut where they are long."""
-    # A stack of iterators, not of values: the reader stops early, and a list of millions is not copied.
+    # A stack of iterators, not of values: reading stops early, without copying a list of millions.
     waiting = [iter((value,))]
     while waiting:
         part = next(waiting[-1], _ABSENT_TEXT)
@@ -142,7 +142,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def canon(value: Any) -> str:
-    """Return a value as text, equal for values that a tool treats alike (``5`` and ``"5"``)."""
+    """Return a value as text, equal for values that a tool treats the same (``5`` and ``"5"``)."""
     if isinstance(value, str):
         return value
     if value is ABSENT:
@@ -210,7 +210,7 @@ def _walk(value: Any, path: str, listed: bool, depth: int) -> Iterator[tuple[str
         for key, inner in value.items():
             yield from _walk(inner, f"{path}.{key}", listed, depth + 1)
         if depth and _is_table(value):
-            # No field of a tool is called "*~", so that keys never share a path with values.
+            # "*~" is not a field name, so that keys never share a path with values.
             for key in value:
                 yield f"{path}.*~", True, key
     elif isinstance(value, list):
@@ -249,14 +249,14 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     for kind in kinds:
         fitted = _cast(value, kind)
         if type(fitted) is type(value) and fitted == value:
-            return fitted  # a choice of types that has the value's own leaves it as it is
+            return fitted  # a value of one of the allowed types is unchanged
         if first is ABSENT:
             first = fitted
     return first
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the types that a schema allows; [] if nothing is known."""
+    """Return the types that a schema allows; [] if unknown."""
     declared = schema.get("type")
     if isinstance(declared, list):
         return declared

@@ -1,14 +1,14 @@
-"""SIT: which tool comes next, by what similar states went on with (SIT-Graph, arXiv 2512.07287).
+"""SIT: the next tools, by the continuations of similar states (SIT-Graph, arXiv 2512.07287).
 
-Tool graphs know which tool usually follows which (procedural), memories recall whole episodes (episodic). Here both
-speak for a tool: how often it came next after the same steps, and the **states** in which runs called it. A state is
+Tool graphs know which tool usually follows which (procedural), memories recall whole episodes (episodic). Here both are
+evidence for a tool: how often it came next after the same steps, and the **states** in which runs called it. A state is
 the request with the words of the latest result, or of the summary that the agent wrote with the *summary tool*. The
-present state is compared with those in which past runs stood at the same place. A suggestion is advice in the model's
-context, never a command.
+present state is compared with the states of past runs at the same place. A suggestion is advice in the model's context,
+never a command.
 
-Requests are looked up in the index that the shortcut uses (`graph.cases`), and usual order in its counts: of its own
-the method keeps only transitions. Feedback counts when a state is read, so it may change at any time. Observed and
-imported runs give the same memory.
+Requests are looked up in the index of the shortcut (`graph.cases`), and usual order in its counts: the method itself
+keeps only transitions. Feedback is applied when a state is read, so it may change at any time. Observing and importing
+a run have the same effect.
 
 ==================  ===============================================================
 ``SIT``             this method: what is learned and suggested
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunShares:
-    """The share of a run that went well, and the share that nobody judged; the rest went badly."""
+    """The shares of good runs and of runs without feedback; the rest went badly."""
 
     good: float
     unjudged: float
@@ -68,7 +68,7 @@ class Advice:
 
 
 class SIT(Method):
-    """Suggests the next tools from past runs.
+    """The method that suggests the next tools from past runs.
 
     Args:
         policy: how next tools are suggested.
@@ -99,24 +99,24 @@ class SIT(Method):
         thread_id: str | None = None,
         user_id: str | None = None,
     ) -> list[Suggestion]:
-        """Return the tools that may come next, best first: at most k, none if nothing speaks for any.
+        """Return the tools that may come next, best first: at most k, an empty list without evidence.
 
-        Evidence is what similar past states went on with, what usually follows, and what the request asks for. Runs
-        without feedback teach less than successful ones, failed ones do not. A destructive tool that was called
+        Evidence is the continuations of similar past states, the usual successors, and the words of the request. Runs
+        without feedback count less than successful ones, failed runs do not count. A destructive tool that was called
         already for the request is left out.
 
         Args:
             messages: the history so far.
             summary: the present state in words, if the agent wrote it.
-            k: how many; the policy's (2) if None.
-            available: names of the tools that may be suggested; all known ones if None.
-            policy: how the evidence is used; the method's own if None.
+            k: number of suggestions. Defaults to the policy's (2).
+            available: names of the tools that may be suggested. Defaults to all known tools.
+            policy: how the evidence is used. Defaults to the method's own.
             thread_id, user_id: of the run.
 
         Raises:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
-            ConfigurationError: an argument cannot work.
+            ConfigurationError: an argument is invalid.
         """
         _check(summary, k, available, policy)
         core = self.core
@@ -138,13 +138,13 @@ class SIT(Method):
         policy: SITPolicy | None = None,
         tools: Mapping[str, ToolSpec] | None = None,
     ) -> Advice:
-        """Return the suggestions that a model may read: likely tools that are declared to only read.
+        """Return the suggestions for a model: likely tools that are declared to only read.
 
         The paper's policy names any tool. Arguments and errors are those of `suggest`.
 
         Args:
             owner: thread and user of the run.
-            tools: the tools of this step, as `read_tools` reads them; those of the memory if None.
+            tools: the tools of this step, as `read_tools` reads them. Defaults to the memory's.
         """
         _check(summary, None, available, policy)
         core = self.core
@@ -155,7 +155,7 @@ class SIT(Method):
         core.refresh()
         as_published = policy.kind == "paper"
         k = policy.k
-        # All that have evidence: the likeliest ones may be changes, which are left out below.
+        # All tools with evidence: the most likely may be changes, which are left out below.
         if not as_published:
             k = self.searched
         suggestions = self.suggest_for(
@@ -175,7 +175,7 @@ class SIT(Method):
     def note_shown(self, advice: Advice, tools: Collection[str]) -> None:
         """Record that the model sees the advice on these tools before its next turn."""
         run = advice.run
-        # Without a next turn nothing can follow the advice; see `Run.next_key`.
+        # Without a next turn the advice cannot be followed; see `Run.next_key`.
         if run.next_key is None or self.core.read_only or not tools:
             return
         self.core.know(run)
@@ -192,7 +192,7 @@ class SIT(Method):
         policy: SITPolicy | None = None,
         names: ToolRecords | None = None,
     ) -> list[Suggestion]:
-        """Return the same for the state of a run; `names` are the records of its tools."""
+        """Return the suggestions for the state of a run; `names` are the records of its tools."""
         policy = policy or self.policy
         names = names or self.core.catalogue.records()
         summary = (summary or "").strip()
@@ -210,7 +210,7 @@ class SIT(Method):
             hits = [(names.offered.get(tool, tool), score) for tool, score in hits]
             if allowed is not None:
                 allowed = {names.offered.get(tool, tool) for tool in allowed}
-        # The search above needs no lock; from here on the graph is read, which other threads change.
+        # The search above works without the lock; from here on the graph is read, which other threads change.
         with self.core.lock:
             suggestions = self._suggested(state, policy, summary, hits, allowed, k)
         return [of_tool(suggestion, names) for suggestion in suggestions]
@@ -232,7 +232,7 @@ class SIT(Method):
                 self.evidence, source, summary, hits, good=self._good_share, available=allowed, k=k
             )
         near = near_states(state, source, self.evidence, summary=summary)
-        # Usual order is counted over all runs, so it is left out where only runs that went well may teach.
+        # Usual order is counted over all runs, so it is left out if only good runs may count.
         habits: Mapping[str, float] = {}
         if policy.unlabelled:
             habits = self._habits(state)
@@ -240,7 +240,7 @@ class SIT(Method):
         return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
 
     def _votes(self, near: Iterable[NearState], policy: SITPolicy) -> Iterator[Vote]:
-        """Yield past states weighed by the feedback on their runs; only the first ones are asked for."""
+        """Yield past states weighted by the feedback on their runs, lazily: only the first ones are read."""
         for past in near:
             shares = self._shares(past.seen.run)
             weight = shares.good + shares.unjudged * policy.unlabelled
@@ -250,22 +250,22 @@ class SIT(Method):
         return self._shares(run).good
 
     def _shares(self, run: str) -> RunShares:
-        # Asked at each suggestion, not when the run is learned: feedback may come later, and turn.
+        # Read at each suggestion, not when the run is learned: feedback may come later, and change.
         verdict = self.core.graph.verdict(run)
         if verdict is None:
             return RunShares(0.0, 1.0)
         if verdict.score >= GOOD:
             return RunShares(verdict.weight, 1.0 - verdict.weight)
-        # A bad run teaches nothing: which of its calls was wrong is not known.
+        # A bad run does not count, because it is unknown which of its calls was wrong.
         return RunShares(0.0, 0.0)
 
     def _habits(self, state: RunState) -> dict[str, float]:
-        """Return how often models called each tool after the same two last symbols, whatever became of the runs."""
+        """Return how often models called each tool after the same two last symbols, for all outcomes of the runs."""
         # The last two symbols: hit@2 on multi-turn calls (bfcl) is 79.2 after one, 80.3 after two, 80.0 after three.
         calls: dict[str, float] = defaultdict(float)
         after_two = windows(state)[2]
         for symbol, counts in self.core.graph.successors.row(after_two).items():
-            # An answer in words is no tool.
+            # An answer in words is not a tool.
             tool = symbol.removeprefix(PARALLEL)
             if tool and symbol != WORDS:
                 calls[tool] += sum(counts)
@@ -273,7 +273,7 @@ class SIT(Method):
 
     def _allowed(self, available: Collection[str] | None, state: RunState) -> Collection[str] | None:
         """Return the tools without the destructive ones that were called already for the request."""
-        # What is deleted cannot be restored: a second deletion is the model's own decision.
+        # Deleted data cannot be restored: a second deletion is the model's own decision.
         marked = self.core.catalogue.marked()
         gone = set()
         for step in state.since_episode:
@@ -310,7 +310,7 @@ class SIT(Method):
 
 
 def _look_ups(suggestions: list[Suggestion], marked: Mapping[str, ToolSpec]) -> list[Suggestion]:
-    """Return the suggestions of tools that are declared to only read: no hint proposes a change."""
+    """Return the suggestions of tools that are declared to only read, because hints never propose a change."""
     look_ups = []
     for suggestion in suggestions:
         spec = marked.get(suggestion.tool)

@@ -1,15 +1,15 @@
-"""SIT's table in the evidence graph: which tool came after which, in which state; and past states like the present.
+"""SIT's table in the evidence graph: the transitions between tools with their states; and similar past states.
 
 Each run keeps its *transitions*: from the tool called before to the tool called next, with the state in between. A
 state is the request (known to `graph.cases`) and the words of its latest result, or of the summary that the agent
-wrote. Only hashes of the words are kept. What a run adds does not depend on the order of arrival.
+wrote. Only hashes of the words are kept. The transitions of a run do not depend on the order of arrival.
 
-- A call that was never executed (rejected, unanswered) is passed over. A failed call is no target, but the next
+- A call that was never executed (rejected, unanswered) is skipped. A failed call is not a target, but the next
   transition begins at it.
 - Calls of one turn were chosen in the same state: they have the same source. The next transition begins at the last.
-- The first call of an episode has the source START. In a history whose head is missing the source of the first call is
-  unknown, so there is no transition to it.
-- Calls of the summary tool are no steps (`runs.trajectory`): their text comes with the turn after.
+- The first call of an episode has the source START. In a history without its head the source of the first call is
+  unknown, so it has no transition.
+- Calls of the summary tool are not steps (`runs.trajectory`): their text comes with the next turn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TransitionSeen(Event):
         run: digest of the run.
         step: key of the target's call.
         request: key of the user message that the call serves.
-        asked: True if no call lies between that message and the target.
+        asked: True if the target is the first call after that message.
         words: the state after `source`: hashes of words.
         written: True if the agent wrote the state with the summary tool.
     """
@@ -61,7 +61,7 @@ class SITEvidence(Table):
     `run` and `step`, which are the keys.
 
     Attributes:
-        max_runs: runs whose transitions are kept. The oldest leave.
+        max_runs: limit of runs with kept transitions. The oldest are dropped.
     """
 
     name = "sit"
@@ -81,7 +81,7 @@ class SITEvidence(Table):
 
     def add(self, seen: TransitionSeen) -> None:
         """Add a transition of a run; the same step twice counts once."""
-        # Two processes may learn the same step: it counts once, whichever event comes first.
+        # Two processes may learn the same step: it counts once, in any order of the events.
         known = self.runs.setdefault(seen.run, {})
         if seen.step not in known:
             known[seen.step] = seen
@@ -101,7 +101,7 @@ class SITEvidence(Table):
         for step, seen in self.runs.pop(run).items():
             steps = self._by_request.get(seen.request, {})
             steps.pop(step, None)
-            # The key of a request is made of a user's words, so it goes with the last run that had it.
+            # The key of a request is made of a user's words, so it is deleted with the last run that had it.
             if not steps:
                 self._by_request.pop(seen.request, None)
 
@@ -146,10 +146,10 @@ def near_states(
     *,
     summary: str = "",
 ) -> list[NearState]:
-    """Return past states in which a run stood at the same place, the most similar first.
+    """Return the past states of runs at the same place, the most similar first.
 
     The similarity of two states is that of their requests, times 1 − 0.8·(1 − Dice coefficient of their words). Right
-    after a user's message the place is the start, whatever tool came before.
+    after a user's message the place is the start, after any tool.
     """
     # Between .5 and .8, the share of the words moves hit@2 by less than a point.
     share_of_words = 0.8
@@ -157,11 +157,12 @@ def near_states(
     here = frozenset(state_words(state, summary))
     near = []
     for of_requests, request in known.graph.cases.similar(state.user.raw, state.asked):
-        # The present request is learned as it goes: it would find itself, and suggest what it has just done.
+        # The present request is learned turn by turn: it would find itself, and suggest its own last call.
         if request == state.user_key:
             continue
         for seen in known.transitions_of(request):
-            # After a user's message the tool before it says nothing: all that begin at a message compare.
+            # After a user's message the tool before it is irrelevant: all transitions that begin at a message are
+            # compared.
             same_place = seen.asked if asked else seen.source == source and not seen.asked
             if same_place:
                 of_words = dice(here, seen.words)
@@ -180,7 +181,7 @@ def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
     asked = just_asked(state)
     written = bool(summary.strip())
     for step in learned.turn.steps:
-        # A failed call is no target: nothing says that it was the right next step.
+        # A failed call is not a target: it may have been the wrong next step.
         if step.status == "ok":
             yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, hashed, written)
 
@@ -193,7 +194,7 @@ def source_of(state: RunState) -> str | None:
     for step in reversed(state.since_episode):
         if step.status in ("ok", "failed"):
             return step.tool
-    # Where the head of a history is missing, and no user message shows where the episode begins, a call may be cut off.
+    # If the head of a history is missing, and the beginning of the episode is unknown, a call may be cut off.
     begins_here = state.symbols[0] == START or len(state.since_episode) < len(state.steps) or state.user.raw
     if begins_here:
         return START
@@ -206,7 +207,7 @@ def just_asked(state: RunState) -> bool:
 
 
 def state_words(state: RunState, summary: str = "") -> list[int]:
-    """Return hashes of the words of the agent's summary, or else of the latest result for the request."""
+    """Return hashes of the words of the agent's summary, otherwise of the latest result for the request."""
     if summary.strip():
         return hashes(summary)
     if state.since_user:
@@ -217,7 +218,7 @@ def state_words(state: RunState, summary: str = "") -> list[int]:
 class _Beginning(Repr):
     """Writes the beginning of a value: its first items, three levels deep."""
 
-    # Bounded, so that a list of a thousand rows costs as much as one row, and reads like it.
+    # Bounded, so that a list of a thousand rows costs as much as one row, and has a similar state.
     def __init__(self) -> None:
         super().__init__()
         self.maxlevel = 3
@@ -242,7 +243,7 @@ def _has_digit(word: str) -> bool:
 
 def hashes(text: str) -> list[int]:
     """Return hashes of the words of a state: the 24 smallest, so that similar states keep the same ones."""
-    # Hashes, not words: past states hold nothing of what other users said.
+    # Hashes, not words: past states do not contain the words of other users.
     hashed: set[int] = set()
     for word in words(text):
         if word not in STOP_WORDS:

@@ -1,6 +1,6 @@
 """SIT at a model call: it suggests the tools that came next in similar situations, and has the summary tool.
 
-With the summary tool the agent writes down where it stands, and gets the likeliest continuations back.
+With the summary tool the agent writes down its present state, and gets the most likely continuations back.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
 
 
 def to_prompt(suggestions: Sequence[Suggestion]) -> str:
-    """Return advice in a few lines, as the summary tool answers; "" if there is none."""
+    """Return advice in a few lines, as the answer of the summary tool; "" without advice."""
     if not suggestions:
         return ""
     texts = [line.text for line in to_lines(suggestions)]
@@ -66,12 +66,12 @@ class SummarizeState(BaseModel):
     summary: str = Field(
         description="The present state in a few sentences: the request, the calls so far, their results, what is open."
     )
-    # Optional in its default only: a union would become part of the schema that the model sees.
+    # Optional only by its default: a union would become part of the schema that the model sees.
     runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
 def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) -> BaseTool:
-    """Return ``summarize_state``: any ToolNode can run it; called outside a graph it knows the summary alone."""
+    """Return ``summarize_state``, which any ToolNode can run. Outside a graph it knows only the summary."""
     errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
     nothing = "Nothing like this was seen before. Go on as you think best."
 
@@ -104,7 +104,7 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
 
 @dataclass(frozen=True, slots=True)
 class SummaryCall:
-    """The history in which the summary tool is called, and its owner. Outside a graph there is none."""
+    """The history in which the summary tool is called, and its owner; empty outside a graph."""
 
     messages: list[Any] = field(default_factory=list)
     owner: Owner = NOBODY
@@ -115,7 +115,7 @@ def _summary_call(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> S
     if runtime is None:
         return SummaryCall()
     messages = list(read_key(runtime.state, messages_key) or ())
-    # A call without an answer is pending: the turn of the summary would not be over, and its text not be read.
+    # A call without an answer is pending: the turn of the summary would not be over, and its text would be ignored.
     if messages and runtime.tool_call_id:
         messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
     config: RunnableConfig = runtime.config or {}
@@ -133,7 +133,7 @@ def _ends_with_summary(messages: Sequence[Any]) -> bool:
 
 
 class Suggest(Step[SIT]):
-    """Puts the likeliest next tools before the model; see `SITSummary` for the arguments."""
+    """Shows the most likely next tools to the model; see `SITSummary` for the arguments."""
 
     role: ClassVar[str] = "sit"
     about: ClassVar[str] = "suggests next tools from similar past states; calls no model"
@@ -155,7 +155,7 @@ class Suggest(Step[SIT]):
 
     def compute(self, call: Call) -> Advice | None:
         """Return the suggestions, unless the agent has just asked for some."""
-        # The answer of the summary tool says them, for a state that the agent itself described.
+        # The answer of the summary tool contains them, for a state that the agent itself described.
         if _ends_with_summary(call.messages):
             return None
         available = None
@@ -170,7 +170,7 @@ class Suggest(Step[SIT]):
             suggestions = found.suggestions
 
         def seen(lines: Sequence[Line]) -> Sequence[Line]:
-            # Only here is it known which lines had room in the request: the ledger counts what a model read.
+            # Recorded here, where the lines with room in the request are known: the ledger counts only shown lines.
             shown = self.drawn(call, lines)
             if found is not None:
                 tools = [line.about for line in shown]

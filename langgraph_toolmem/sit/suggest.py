@@ -1,25 +1,25 @@
 """Suggestions of the next tool by similar states, by usual order, and by the request.
 
-Three kinds of evidence for a candidate tool t, each of which can be missing:
+A candidate tool t has up to three kinds of evidence:
 
 - **habit** (procedural): p(t) = n(t) / (Σ n + number of targets), with n how often a model called t after the same two
   last symbols of a run (`graph.state.windows`);
-- **states** (episodic): the 30 past states most similar to the present one (`evidence.near_states`) vote for what
-  came next in them. The i-th, of similarity s_i, has w_i = e^(−8·(s_1 − s_i)) votes times its run's weight,
-  and what nobody has seen yet 1.5·(1 − s_1²) / s_1², the more the less alike the nearest state is:
-  v(t) = Σ_{i: target t} w_i / (Σ_i w_i + 1.5·(1 − s_1²) / s_1²);
+- **states** (episodic): the 30 past states most similar to the present one (`evidence.near_states`) vote for the tool
+  that came next in them. The i-th, of similarity s_i, has w_i = e^(−8·(s_1 − s_i)) votes times its run's weight. Unseen
+  tools together have 1.5·(1 − s_1²) / s_1² votes, which grow as the nearest state is less similar: v(t) = Σ_{i: target
+  t} w_i / (Σ_i w_i + 1.5·(1 − s_1²) / s_1²);
 - **words** (search): r(t), how well the description fits the request, 0 to 1 between the weakest and the best hit,
-  times S / (S + 0.01) for the best hit's score S (a hit that shares next to nothing with the request says nothing),
-  times 1 − s_1² (the more alike a known state, the less; s_1² is ½ where there is none).
+  times S / (S + 0.01) for the best hit's score S (a hit that shares almost nothing with the request has no weight),
+  times 1 − s_1² (so that similar known states outweigh it; s_1² is ½ without a state).
 
 The three are brought to one scale, the log of a share:
 
     z(t) = 1.7·ln(1 + v(t) / 0.02) + 0.2·ln(1 + p(t) / 0.01) + 3.8·r(t)
 
 a conditional logit model with three weights; score(t) = e^z(t) / Σ e^z is its probability of t being next, among all
-tools that are available (z is 0 for one that nothing speaks for).
+tools that are available (z is 0 for a tool without evidence).
 
-`EvidenceScale` holds these numbers. The paper ranks otherwise: `papers.sit_graph`.
+`EvidenceScale` holds these numbers. The paper's ranking is in `papers.sit_graph`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 EvidenceKind = Literal["episodic", "procedural", "search"]
 Hits: TypeAlias = Sequence[tuple[str, float]]
-"""Tools whose descriptions fit the request, with scores. 0 means that nothing is shared, near 1 that all is."""
+"""Tools whose descriptions fit the request, with scores. 0 means no shared words, close to 1 all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceScale:
-    """Numbers of the weighing. All were chosen together, on two splits of two sets of recorded runs
-    (docs/figures.md, "Suggestions").
+    """Parameters of the score. All were chosen together, on two splits of two sets of recorded runs (docs/figures.md,
+    "Suggestions").
 
     Attributes:
         nearest: past states that vote.
@@ -50,16 +50,16 @@ class EvidenceScale:
         episodic, procedural, search: weights of the three kinds of evidence.
         least_similarity: a nearest state counts as at least so similar.
         least_vote, least_share: v and p that count as one unit.
-        faint: score of a search's best hit at which its say is halved.
-        unseen: votes for what nobody has seen yet, where the nearest state has a similarity of √½.
-        no_state: similarity of the nearest state where there is none.
+        faint: score of a search's best hit at which its weight is halved.
+        unseen: votes for unseen tools, if the nearest state has a similarity of √½.
+        no_state: similarity that is assumed without a state.
     """
 
     nearest: int = 30
     # Between 4 and 12, it moves hit@2 by less than a point.
     sharpness: float = 8.0
-    # Weights of habits and descriptions by maximum likelihood on the history halves of three sets, that of states on
-    # two splits of two sets.
+    # Weights of habits and descriptions by maximum likelihood on the history halves of three sets; the weight of states
+    # on two splits of two sets.
     episodic: float = 1.7
     procedural: float = 0.2
     search: float = 3.8
@@ -82,9 +82,8 @@ class SITPolicy:
     Attributes:
         kind: ``combined`` weighs three kinds of evidence. ``paper`` ranks the states that an agent summarised first,
             then the heaviest edges.
-        k: tools suggested. Two were best in the paper: one over-constrains, three add noise.
-        unlabelled: weight of a run without feedback, relative to one that went well. At 0 only runs that went well
-            teach.
+        k: number of suggested tools. Two were best in the paper: one over-constrains, three add noise.
+        unlabelled: weight of a run without feedback, relative to a good one. At 0 only good runs count.
     """
 
     kind: Literal["combined", "paper"] = "combined"
@@ -120,12 +119,12 @@ class Vote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A tool that may come next, and why.
+    """A tool that may come next, with its evidence.
 
     Attributes:
         tool: its name.
-        kind: the evidence that says most for it: similar states, usual successor, or its description.
-        score: from 0 to 1. Of the combined policy a probability; of the paper's the similarity (``episodic``), the
+        kind: its strongest evidence: similar states, usual successor, or its description.
+        score: from 0 to 1: for the combined policy a probability; for the paper's the similarity (``episodic``), the
             edge's share among the edges (``procedural``), the relative fit (``search``).
         evidence: this evidence in words.
     """
@@ -145,15 +144,15 @@ def suggest(
     unlabelled: float = 1.0,
     available: Collection[str] | None = None,
 ) -> list[Suggestion]:
-    """Return the k likeliest next tools, best first; fewer if nothing speaks for more.
+    """Return the k most likely next tools, best first; fewer if fewer have evidence.
 
     Args:
         habits: how often each tool came next after the same last symbols.
         votes: past states, the most similar first; the first 30 with a weight count.
         hits: tools whose descriptions fit the request.
         k: how many.
-        unlabelled: weight of a state without feedback. States that all lack it count in full among themselves.
-        available: the tools that may be called; None: all.
+        unlabelled: weight of a state without feedback. If all states lack feedback, all count in full.
+        available: the tools that may be called. Defaults to all.
     """
     weighed = WeighedEvidence(habits, _first_votes(votes, available), hits, unlabelled, available)
     odds = weighed.odds()
@@ -168,7 +167,7 @@ def suggest(
 
     suggestions = []
     for tool in sorted(odds, key=by_odds)[:k]:
-        # At 1, nothing speaks for the tool more than for any other.
+        # At 1, the tool has no evidence.
         if odds[tool] > 1:
             kind = weighed.strongest(tool)
             suggestions.append(Suggestion(tool, kind, odds[tool] / total, weighed.in_words(tool, kind)))
@@ -176,7 +175,7 @@ def suggest(
 
 
 def _first_votes(votes: Iterable[Vote], available: Collection[str] | None) -> list[Vote]:
-    """Return the votes of the most similar states. The states behind them are not even weighed."""
+    """Return the votes of the most similar states. Less similar states are not read."""
     # `votes` is lazy: each vote reads the feedback on a run, and a usual request has thousands of states.
     counted: list[Vote] = []
     for vote in votes:
@@ -219,7 +218,7 @@ class WeighedEvidence:
 
     def _add_votes(self, nearest: float, unlabelled: float) -> None:
         alike = max(nearest, SCALE.least_similarity) ** 2
-        # Votes that all lack feedback count in full among themselves: at .3 of it, descriptions would outweigh them.
+        # If all votes lack feedback, all count in full: at .3, descriptions would outweigh them.
         full_weight = 1.0
         if unlabelled and not _any_judged(self._votes):
             full_weight = unlabelled
@@ -238,14 +237,14 @@ class WeighedEvidence:
                 self.parts[tool]["procedural"] = SCALE.procedural * math.log1p(times / uses / SCALE.least_share)
 
     def odds(self) -> dict[str, float]:
-        """Return e^z of each tool that anything speaks for."""
+        """Return e^z of each tool with evidence."""
         odds = {}
         for tool, parts in self.parts.items():
             odds[tool] = math.exp(sum(parts.values()))
         return odds
 
     def strongest(self, tool: str) -> EvidenceKind:
-        """Return the kind of evidence that says most for a tool."""
+        """Return the strongest kind of evidence for a tool."""
         parts = self.parts[tool]
         return max(parts, key=parts.__getitem__)
 
@@ -281,7 +280,7 @@ def of_tool(suggestion: Suggestion, names: ToolRecords) -> Suggestion:
 
 
 def may_suggest(tool: str, available: Collection[str] | None) -> bool:
-    # The summary tool gives these suggestions itself, and does nothing in the world.
+    # The summary tool returns these suggestions itself, and does not act on the world.
     return tool != SUMMARY_TOOL and (available is None or tool in available)
 
 
@@ -293,7 +292,7 @@ def relative_fit(hits: Hits, nearest: float) -> dict[str, float]:
         return {}
     lowest = min(scores)
     spread = highest - lowest
-    # A description that shares one usual word with the request is the best hit too, and says next to nothing.
+    # A description that shares one usual word with the request may be the best hit too, but is weak evidence.
     say = highest / (highest + SCALE.faint) * max(0.0, 1 - nearest**2)
     fits = {}
     for tool, score in hits:

@@ -1,9 +1,9 @@
 """Access to Chroma: opening and closing, the right to write, processes and forks.
 
-**Processes.** Embedded Chroma takes one writing process. The first write takes ``chroma.lock``; the process holds it
-until its last store on the folder is closed. Other processes read. A process's stores on one folder share a client.
-It is closed and opened again when too many collections are open, when deleted rows are cleared from the disk, and when
-another process has written. A process that is forked while Chroma is open cannot use it: Chroma's threads are gone.
+**Processes.** Embedded Chroma supports one writing process. The first write locks ``chroma.lock`` until the process's
+last store on the folder is closed. Other processes read. A process's stores on one folder share a client. It is closed
+and opened again when too many collections are open, when deleted rows are cleared from the disk, and when another
+process has written. A process that is forked while Chroma is open cannot use it, because Chroma's threads are missing.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ChromaLimits:
     """Waits and sizes of the work with Chroma.
 
     Attributes:
-        lock_seconds: wait for the right to write; another process that looks whether it is free has it for a moment.
-        look_seconds: wait for the right to write where a process only looks whether it is free.
+        lock_seconds: wait for the right to write; a process that checks the lock takes it briefly.
+        look_seconds: wait for the right to write, if a process only checks whether it is free.
         busy_seconds: wait for another process that writes to the files of Chroma, or opens them.
         reopen_seconds: a process that reads opens Chroma again at most this often.
         open_collections: collections that Chroma may keep open. Its own limit is a fifth of the process's file limit,
@@ -72,16 +72,18 @@ logger = logging.getLogger(__name__)
 
 _numbers = itertools.count(1)
 _begun_in: set[int] = set()
-"""The process that opened an embedded Chroma. Its threads serve all folders and do not survive a fork."""
+"""The process that opened an embedded Chroma. Chroma's threads serve all folders and do not survive a fork."""
 
 
 def is_failure_of_chroma(error: StorageError) -> bool:
-    """Return True if Chroma could not do something, False where an embedder, another file or the caller failed."""
+    """Return True for a failure of Chroma, False for one of an embedder, another file or the caller."""
     return type(error.__cause__).__module__.startswith(("chromadb", "pyo3"))
 
 
 def delete_collection(client: Any, name: str) -> None:
-    """Delete a collection if it exists; its rows first: else Chroma 1.5 gives their lists of metadata to later rows."""
+    """Delete a collection if it exists; its rows first: otherwise Chroma 1.5 gives their lists of metadata to later
+    rows.
+    """
     try:
         collection = client.get_collection(name, embedding_function=None)
         while ids := collection.get(limit=CHROMA_LIMITS.page, include=[])["ids"]:
@@ -94,7 +96,7 @@ def delete_collection(client: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CachedItem:
-    """An item made of a row, and the number of the row's write that it was made of."""
+    """An item made from a row, and the number of the row's write."""
 
     number: int
     item: Any
@@ -108,7 +110,7 @@ class ItemCache:
         self._items: OrderedDict[tuple[str, str], CachedItem] = OrderedDict()
 
     def known(self, name: str, numbers: Mapping[str, int]) -> dict[str, Any]:
-        """Return the items of rows that are as they were read, by id; `numbers`: of their latest writes."""
+        """Return the items of unchanged rows, by id; `numbers`: of their latest writes."""
         items: dict[str, Any] = {}
         with self._lock:
             for key, number in numbers.items():
@@ -152,16 +154,16 @@ class SharedClient:
     Attributes:
         client: of Chroma, None while it is closed.
         process: that opened the client.
-        collections: that are open, by name.
+        collections: open collections, by name.
         uses: an event per store, set when the store is closed.
-        inside: threads that use the client, so that it is not closed.
-        writer: the right to write, while this process has it.
+        inside: number of threads that use the client, so that it is not closed.
+        writer: the right to write, while this process owns it.
         state: writes of all indexes when this process opened the client (`RowTable.turns`).
         opened: when the client was opened, by ``time.monotonic``.
         turns: writes of the index when its collection was opened (`IndexProgress.turn`), by name.
         counted: collections whose texts this process counted.
-        indexing: held over a change of an index.
-        gate: held around `busy`.
+        indexing: locked during a change of an index.
+        gate: locked around `busy`.
     """
 
     def __init__(self) -> None:
@@ -185,7 +187,8 @@ class SharedClient:
         threads.at_fork(self)
 
     def forked(self) -> None:
-        # The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
+        # The client must never be freed here: Chroma would wait for threads of the parent, and the child would never
+        # end.
         for inherited in (self.writer, self.busy, self.client):
             if inherited is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
@@ -205,23 +208,23 @@ def no_turns() -> int:
 
 
 class ChromaAccess:
-    """A store's way to Chroma, opened at first use. Safe to use from several threads.
+    """A store's access to Chroma, opened at first use. Safe to use from several threads.
 
     Args:
-        folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
+        folder: the memory's folder. None without a client means in memory, where two stores share nothing.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
-        read_only: write nothing.
+        read_only: If True, do not write.
         turns: returns how often any process wrote to the embedded Chroma.
 
     Attributes:
         given: True if the client was given: other processes may write to the same Chroma.
         folder: of the embedded Chroma on disk.
         where: name of this Chroma in messages.
-        problems: damage that was found, one sentence each, for a person.
-        remote: the server, if the client is of one.
+        problems: damage, one sentence each, for a person.
+        remote: the server, if the client belongs to one.
         prefix: beginning of the names of this memory's collections.
         closed: set by `close`.
-        shared: the client and what belongs to it.
+        shared: the client with its state.
     """
 
     def __init__(
@@ -280,10 +283,10 @@ class ChromaAccess:
 
     @property
     def empty(self) -> bool:
-        """True if nothing can be stored here yet, so that a question need not open Chroma."""
+        """True if the store must be empty, so that a search need not open Chroma."""
         if self.shared.client is not None or self.closed.is_set() or self.given:
             return False
-        return self.folder is None or not os.access(self.folder, os.F_OK)  # one that cannot be seen raises nothing
+        return self.folder is None or not os.access(self.folder, os.F_OK)  # a folder that cannot be read does not raise
 
     def say(self, problem: str) -> None:
         """Report damage, once."""
@@ -295,7 +298,7 @@ class ChromaAccess:
 
     @contextmanager
     def opened(self, doing: str) -> Iterator[Any]:
-        """Yield the client, opened at first use. Nobody closes it inside; errors say where and what to do."""
+        """Yield the client, opened at first use. It is not closed inside; errors name the place and a remedy."""
         self.refuse_if_closed()
         shared, thread = self.shared, threading.get_ident()
         if self.folder is not None and shared.client is not None:
@@ -358,7 +361,7 @@ class ChromaAccess:
         settings = Settings(anonymized_telemetry=False)  # a fresh one each time: Chroma changes it
         self.folder.mkdir(parents=True, exist_ok=True)
         self._quarantine(self.folder)
-        # Counted before the files are read: what is written meanwhile is noticed later.
+        # Counted before the files are read: writes meanwhile are noticed later.
         shared.state = self._turns()
         shared.opened = time.monotonic()
         try:
@@ -366,16 +369,16 @@ class ChromaAccess:
                 return chromadb.PersistentClient(path=self.folder, settings=settings)
         except BaseException:
             if all(each.client is None for each in list(_clients.values())):
-                SharedSystemClient.clear_system_cache()  # else Chroma keeps what it could not open
+                SharedSystemClient.clear_system_cache()  # otherwise Chroma keeps the files that it could not open
             raise
 
     def _quarantine(self, folder: Path) -> None:
-        """Rename a folder whose database is none, and begin an empty one."""
+        """Rename a folder without a valid database, and begin an empty one."""
         try:
             with closing(opened_readonly(folder / DATABASE)) as database:
                 database.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError:
-            return  # there is none yet, or it is locked
+            return  # the file does not exist yet, or is locked
         except sqlite3.DatabaseError as error:
             if self.read_only:
                 raise
@@ -404,7 +407,7 @@ class ChromaAccess:
                 lock.acquire(timeout=CHROMA_LIMITS.busy_seconds, poll_interval=0.005)
             except filelock.Timeout:
                 raise StorageError(f"{self.where} is being written by another process; ask again.") from None
-            except (OSError, NotImplementedError):  # no process can write there
+            except (OSError, NotImplementedError):  # the folder cannot be written by any process
                 yield
                 return
             try:
@@ -420,7 +423,7 @@ class ChromaAccess:
         except ToolMemoryError:
             raise
         except BaseException as error:
-            # A panic in Chroma's Rust part is a BaseException, yet nobody asked the program to stop.
+            # A panic in Chroma's Rust part is a BaseException, but not a request to stop the program.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             message = str(error).strip().partition("\n")[0]
@@ -431,7 +434,7 @@ class ChromaAccess:
     # --- closing ---
 
     def close(self) -> None:
-        """Close Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
+        """Close Chroma; texts in memory are lost. Calling it twice is harmless; a given client stays open."""
         shared = self.shared
         self.closed.set()
         with shared.lock:
@@ -440,7 +443,7 @@ class ChromaAccess:
                 return
             if shared.client is not None and self._in_memory:
                 for name in shared.collections:
-                    with suppress(Exception):  # it may be gone already
+                    with suppress(Exception):  # it may be deleted already
                         delete_collection(shared.client, name)
         try:
             self.close_client()
@@ -484,7 +487,7 @@ class ChromaAccess:
     # --- the right to write ---
 
     def may_write(self) -> bool:
-        """Return True if this process writes to the folder (until it closes it), or could begin to now, else False."""
+        """Return True if this process writes to the folder (until it closes it), or could begin to write now."""
         if self.read_only or self.closed.is_set() or self.is_forked():
             return False
         with self.shared.lock:
@@ -554,8 +557,9 @@ def _vacuum(path: Path) -> None:
 
 
 def _blank_unused_rows(folder: Path) -> None:
-    """Overwrite the room for later rows in the files of indexes; Chroma is closed. hnswlib leaves pieces of the
-    process's memory there, forgotten texts among them (measured: in 12 of 60 new indexes)."""
+    """Overwrite the free space for later rows in the files of indexes; Chroma is closed. hnswlib leaves pieces of the
+    process's memory there, including forgotten texts (measured: in 12 of 60 new indexes).
+    """
     layout = struct.Struct("<i4Q")  # beginning of a header: version, start, capacity, rows, bytes of a row
     for header in folder.glob("*/header.bin"):
         data = header.read_bytes().ljust(layout.size, b"\0")

@@ -1,11 +1,11 @@
-"""Collections of Chroma: their names and labels, how one is found and made.
+"""Collections of Chroma: names, labels, search and creation.
 
 One collection per kind ("tools", "entries", ...) and namespace, so that users are kept apart. Each carries a
 `CollectionLabel` that names the embedder of its vectors: those of two embedders cannot be compared.
 
 **Rewriting.** `VectorStore.scrub` rewrites a collection, and a crash loses nothing: write ``name.new``, rename
 ``name.v2`` to ``name.old``, rename ``name.new`` to ``name.v2``, delete ``name.old``. A ``name.new`` next to ``name.v2``
-is unfinished; without it, it is complete and lacks its name only.
+is unfinished; without ``name.v2`` it is complete and only needs renaming.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def replaced_name(name: str) -> str:
 
 
 def find_collection(client: Any, name: str) -> Any | None:
-    """Return the collection of that name; None if there is none. A complete draft gets its name."""
+    """Return the collection of that name, or None. A complete draft gets its name."""
     collection = _get(client, name)
     if collection is None:
         collection = _get(client, draft_name(name))
@@ -101,10 +101,10 @@ def _get(client: Any, name: str) -> Any | None:
 
 
 def create_collection(client: Any, name: str, label: CollectionLabel) -> Any:
-    """Return a new collection, or that of this name if another worker made it too."""
-    # Rows of a collection after which Chroma writes its index to disk. Rows that wait are put into the index again
-    # whenever the collection is opened: with Chroma's default of 1,000, a first question takes 15 ms of 100 rows and
-    # 150 of 1,000. Writing the index of 100,000 rows takes 0.1 s.
+    """Return a new collection, or the one of this name if another worker made it too."""
+    # Rows of a collection after which Chroma writes its index to disk. Waiting rows are put into the index again at
+    # each opening of the collection: with Chroma's default of 1,000, a first search takes 15 ms for 100 rows and 150
+    # for 1,000. Writing the index of 100,000 rows takes 0.1 s.
     waiting = 64
     # Links of a row in the index. With Chroma's default of 16, parts of its graph cannot be reached where texts are
     # alike: of 385 texts "Send order bak of ann", 85 were not reached, with 64 up to 4 (of 1,000: 33), with 96 mostly

@@ -27,7 +27,7 @@ from langgraph_toolmem.text.embedders import BUILTIN, resolve_embedder
 def inspect(memory: Path) -> list[str] | None:
     """Return the damage of the Chroma in a memory's folder, in sentences; None if another process writes there.
 
-    Counts, reads and searches each collection once, in a child process, up to the first that ends it. Counts are
+    Counts, reads and searches each collection once, in a child process, up to the first that crashes it. Counts are
     compared with the rows.
     """
     folder = memory / "chroma"
@@ -64,7 +64,7 @@ def _damage_of_database(path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenedCollections:
-    """Collections that a child process opened: how many texts each has, or why it is damaged."""
+    """Collections that a child process opened: the number of their texts, or their damage."""
 
     counts: dict[str, int]
     damaged: dict[str, str]
@@ -123,7 +123,7 @@ def _check(folder: Path) -> None:
     client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
     with closing(client):
         for listed in client.list_collections():
-            # Printed first: if the opening ends the process, the parent sees at which collection.
+            # Printed first: if opening crashes the process, the parent sees at which collection.
             _say(listed.name, "?")
             try:
                 count = _count_and_search(client.get_collection(listed.name, embedding_function=None))
@@ -135,7 +135,7 @@ def _check(folder: Path) -> None:
 
 
 def _count_and_search(collection: Any) -> int:
-    # A search too: counting reads the database alone, and a damaged index shows itself only when it is loaded.
+    # A search too: counting reads only the database, and a damaged index shows only when it is loaded.
     count = int(collection.count())
     page = collection.get(limit=1, include=["metadatas", "embeddings"])
     if count != 0:
@@ -149,7 +149,7 @@ def _say(name: str, result: object) -> None:
 
 
 def embedder_of(memory: Path) -> str | None:
-    """Return the name of the embedder of the stored vectors; None if it is the built-in one, or nothing is stored."""
+    """Return the name of the embedder of the stored vectors; None for the built-in one or an empty store."""
     names = set()
     try:
         with closing(opened_readonly(memory / "chroma" / DATABASE)) as database:

@@ -1,14 +1,14 @@
 """The SQLite file of a memory's folder, ``memory.db``, in WAL mode: events, jobs, decisions, progress of a cold start.
 
-Each part brings its tables in a `Database` of its own, with a connection of its own. Several threads, processes and
-forked workers may use the file at once.
+Each part has its tables in a `Database` of its own, with a connection of its own. Several threads, processes and forked
+workers may use the file at once.
 
-- A transaction that was committed survives the end of the process (``synchronous`` FULL: of the machine too).
+- A committed transaction survives a crash of the process (``synchronous`` FULL: of the machine too).
 - Deleted rows are overwritten; `Database.scrub` also removes copies of them from pages and from the log.
-- A damaged file is renamed to ``memory.db.corrupt-1``, and a new one begins with the rows that can still be read.
-- Nothing in a file runs: before any query the schema is compared, and a file with more than plain tables (a view, a
-  trigger, an index, a virtual table, a computed column) counts as damaged. What is read has a limit of time.
-- A file of another program, or of another release, is left alone: `StorageError`.
+- A damaged file is renamed to ``memory.db.corrupt-1``, and a new one begins with the readable rows.
+- A file cannot run code: before any query the schema is compared, and a file with more than plain tables (a view, a
+  trigger, an index, a virtual table, a computed column) counts as damaged. Reading has a time limit.
+- A file of another program, or of another release, is not changed: `StorageError`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ NAME: Final = "memory.db"
 DATABASE_FORMAT: Final = 3
 APPLICATION_ID: Final = int.from_bytes(b"tmem", "big")
 READ_SECONDS: Final = 3.0
-"""Seconds of the processor that one access may take: pages that point in circles would be read without an end."""
+"""Limit of processor seconds of one access: pages that point in circles would be read without end."""
 MAX_NUMBER: Final = 1 << 62
-"""No row has this number, or a larger one: SQLite stops at 2^63."""
+"""Above all row numbers: SQLite stops at 2^63."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
@@ -60,7 +60,7 @@ class Database:
     for another process's transaction, and raises `StorageError` if the file cannot be used.
 
     Attributes:
-        problems: one sentence on each loss that was found when the file was opened.
+        problems: one sentence for each loss at the opening of the file.
     """
 
     tables: ClassVar[Mapping[str, str]] = {}  # name -> columns and constraints, as SQL
@@ -87,7 +87,7 @@ class Database:
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
         self._closed = False
-        self._doubted = False  # the file may be damaged: it is looked through when it is opened again
+        self._doubted = False  # the file may be damaged: it is checked when it is opened again
         self._end = math.inf  # of the present access, by `time.thread_time`
         self.problems: list[str] = [] if problems is None else problems
         _every.add(self)
@@ -100,7 +100,7 @@ class Database:
 
     @property
     def empty(self) -> bool:
-        """True if nothing was ever written. Makes and opens no file."""
+        """True if it was never written. It does not create or open a file."""
         return self._database is None and (self.path is None or _file(self.path) is None)
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
@@ -127,7 +127,7 @@ class Database:
 
     @contextmanager
     def opened(self, seconds: float = READ_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Yield the connection for one access of at most so many seconds of the processor."""
+        """Yield the connection for one access of at most this number of processor seconds."""
         where = "The database in memory" if self.path is None else str(self.path)
         with self.lock:
             if self._closed:
@@ -149,7 +149,7 @@ class Database:
         with self.writing() as database:
             self._end = math.inf
             for name, columns in self.tables.items():
-                # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
+                # Pages keep copies of moved rows. The pages of a dropped table are overwritten.
                 database.execute(f"CREATE TABLE again ({columns})")
                 database.execute(f"INSERT INTO again SELECT * FROM {name}")
                 if "AUTOINCREMENT" in columns:  # numbers of deleted rows are never given again
@@ -195,7 +195,7 @@ class Database:
             return self._connect(":memory:")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _opening:
-            # A process loses its locks on a file when it closes it, so files are read only while nothing has them open.
+            # A process loses its locks on a file when it closes it, so files are read only while they are not open.
             seen = _file(self.path)
             others_have_it = any(each._file == seen and each._database is not None for each in list(_every))
             lost = None if others_have_it else find_lost_frames(self.path)
@@ -213,7 +213,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
-            if _file(path) == seen:  # else another process has renamed it meanwhile
+            if _file(path) == seen:  # otherwise another process has renamed it meanwhile
                 self._say(_quarantine(path))
             return self._connect(path)
 
@@ -280,18 +280,18 @@ def _after_fork() -> None:
         _held.pop().release()
 
 
-if hasattr(os, "register_at_fork"):  # in the child `base.threads` makes all locks anew
+if hasattr(os, "register_at_fork"):  # in the child `base.threads` makes all locks again
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_held.clear)
 
 
 def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
-    """Return the rows that a query finds, None if there is no such table; raise StorageError if it cannot be read.
+    """Return the rows of a query, None without such a table; raise StorageError if it cannot be read.
 
-    No file is made or changed.
+    Files are not created or changed.
     """
     if _file(path) is None:
         return None
-    # While nobody has it open there is no log next to it, and reading must not begin one.
+    # While the file is not open, there is no log next to it, and reading must not create one.
     quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
     try:
         with closing(opened_readonly(path, quiet)) as database:
@@ -306,7 +306,7 @@ def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any,
 
 
 def _limit_time(database: sqlite3.Connection) -> None:
-    """End what takes longer than `READ_SECONDS` of the processor from now on."""
+    """Stop accesses that take more than `READ_SECONDS` of processor time from now on."""
     end = time.thread_time() + READ_SECONDS
 
     def is_late() -> bool:
@@ -316,7 +316,7 @@ def _limit_time(database: sqlite3.Connection) -> None:
 
 
 def _interrupt(database: sqlite3.Connection, is_late: Callable[[], bool]) -> None:
-    instructions = 100_000  # of SQLite between two looks at the clock, about 2 ms
+    instructions = 100_000  # of SQLite between two readings of the clock, about 2 ms
     database.set_progress_handler(is_late, instructions)
 
 
@@ -327,7 +327,7 @@ def opened_readonly(path: Path, more: str = "") -> sqlite3.Connection:
 def readable_rows(
     database: sqlite3.Connection, table: str, columns: str = "*", gaps: list[range] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a table that can be read, by number; what lies behind a damaged page is found again.
+    """Return the readable rows of a table, by number; rows after a damaged page are found again.
 
     `gaps`: takes the numbers that may have been lost.
     """
@@ -368,13 +368,14 @@ def _start(gap: range) -> int:
 
 
 def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[Any, ...]]) -> list[range]:
-    """Look up the numbers that are missing before and between rows, and add what is found; return those not found.
+    """Look up the numbers that are missing before and between rows, and add the rows; return the numbers without a
+    row.
 
-    Where two pages changed places, reading in order jumps over the whole pages between them. A look-up of a number goes
-    down to its own page. Numbers before the first row are not returned: rows that a snapshot holds are deleted there.
+    If two pages changed places, reading in order skips the whole pages between them. A look-up of a number finds its
+    own page. Numbers before the first row are not returned, because rows in a snapshot are deleted there.
     """
     missing = list[range]()
-    most = 20_000  # numbers of a gap that are looked up: 0.1 s
+    most = 20_000  # limit of looked-up numbers of a gap: 0.1 s
     last = 0
     for number in sorted(rows):
         if number > last + 1:
@@ -404,8 +405,8 @@ def refuse_circles(number: int, last: int) -> None:
 
 
 def _next_readable(database: sqlite3.Connection, sql: str, first: int) -> int | None:
-    """Return a number, not below the first, from which rows can be read; None for none."""
-    one_by_one = 1_000  # so that no page is jumped over
+    """Return a number, not below the first, from which rows can be read, or None."""
+    one_by_one = 1_000  # so that pages are not skipped
     doubled = [1 << power for power in range(one_by_one.bit_length(), 62)]
     for step in (*range(one_by_one), *doubled):
         start: int = first + step
@@ -425,7 +426,7 @@ def _row_from(database: sqlite3.Connection, sql: str, start: int) -> tuple[Any, 
 
 
 def damage(path: Path) -> str | None:
-    """Return the first thing that is wrong with a database, None if it is whole. Reads all of it."""
+    """Return the first error of a database, None if it is whole. Reads all of it."""
     try:
         results = query_readonly(path, "PRAGMA quick_check(1)") or []
     except StorageError as error:
@@ -443,7 +444,7 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
         where = folder.resolve()
     except OSError:
         return
-    holder, kind = "", ""  # the deepest mount that holds the folder, the last of several there
+    holder, kind = "", ""  # the deepest mount that contains the folder, the last of several there
     for line in lines:
         parts = line.split()  # device, mount, kind, options
         if len(parts) > 2 and len(parts[1]) >= len(holder) and where.is_relative_to(parts[1]):
@@ -469,7 +470,7 @@ def _decoded(text: bytes) -> str:
 
 
 def _check(database: sqlite3.Connection, name: str) -> bool:
-    """Refuse a file that this package did not write, or cannot read; return True if it bears the package's mark."""
+    """Refuse a file that this package did not write, or cannot read; return True if it has the package's mark."""
     schema = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     # Then the mark: another process may make both between the two.
     [(mark,)] = database.execute("PRAGMA application_id").fetchall()
@@ -493,12 +494,14 @@ def _check(database: sqlite3.Connection, name: str) -> bool:
 
 
 def _check_part(kind: Any, name: Any, sql: Any) -> None:
-    """Raise sqlite3.DatabaseError for a part of the schema that is no plain table, or not as its owner made it."""
+    """Raise sqlite3.DatabaseError for a part of the schema that is not a plain table, or differs from its owner's
+    SQL.
+    """
     if kind == "index" and sql is None:  # of UNIQUE
         return
     if kind != "table" or not isinstance(sql, str) or not sql.upper().startswith("CREATE TABLE"):
         raise sqlite3.DatabaseError("the schema has more than tables")
-    # words of a column that SQLite would compute or compare by code of the file's choice
+    # words of a column that SQLite would compute or compare by code from the file
     if re.search(r"\b(check|generated|as|collate|references)\b|default\s*\(", sql, re.IGNORECASE):
         raise sqlite3.DatabaseError("the schema has a table with computed columns")
     if name in _known and _normalized(sql) != _normalized(f"CREATE TABLE {name} ({_known[name]})"):
@@ -521,7 +524,7 @@ def _plain_tables(database: sqlite3.Connection) -> dict[str, str]:
 
 
 def _is_damage(error: Exception) -> bool:
-    # its subclasses are for a file that is locked, full or not to be opened: it may be whole
+    # its subclasses mean a file that is locked, full or cannot be opened: it may be whole
     return type(error) is sqlite3.DatabaseError
 
 
@@ -530,9 +533,9 @@ def _is_late(error: Exception) -> bool:
 
 
 def _quarantine(path: Path) -> str:
-    """Rename a damaged file, put the rows that can be read into a new one of its name, and return a sentence."""
+    """Rename a damaged file, put the readable rows into a new one of its name, and return a sentence."""
     aside = free_name(path)
-    for ending in ("-wal", "-shm", ""):  # a log that is left would be taken for the new file's
+    for ending in ("-wal", "-shm", ""):  # a remaining log would be treated as the new file's
         with suppress(FileNotFoundError):
             os.replace(f"{path}{ending}", f"{aside}{ending}")  # noqa: PTH105 - as elsewhere in this package
     rows, lost = 0, ""
@@ -546,7 +549,7 @@ def _quarantine(path: Path) -> str:
 
 
 def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
-    """Copy the rows that can be read and are not there yet, in the transaction that is open.
+    """Copy the readable rows that are missing in the new file, in the open transaction.
 
     Returns:
         their number, and the end of a sentence that names the rows that cannot be read.
@@ -554,10 +557,10 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
     before, lost = new.total_changes, ""
     with closing(sqlite3.connect(source)) as old, suppress(sqlite3.DatabaseError):
         _limit_time(old)
-        old.execute("PRAGMA writable_schema = ON")  # else SQLite refuses all of a file that was cut off
+        old.execute("PRAGMA writable_schema = ON")  # otherwise SQLite refuses all of a truncated file
         _protect(old)
         tables = _plain_tables(old)
-        old.text_factory = bytes  # what is no UTF-8 stays as it is; its reader finds it
+        old.text_factory = bytes  # invalid UTF-8 stays as it is; its reader detects it
         for name, sql in tables.items():
             new.execute(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
             gaps: list[range] = []
@@ -565,7 +568,7 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
                 places = []
                 for value in row:
                     places.append("CAST(? AS TEXT)" if isinstance(value, bytes) else "?")
-                with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):  # not as its table wants it
+                with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):  # violates a constraint of its table
                     new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join(places)})", row)
             for gap in gaps:
                 lost += f"; {name} {_span(gap)} cannot be read"
@@ -577,7 +580,7 @@ def _span(numbers: range) -> str:
 
 
 def _restore(lost: LostFrames, path: Path, database: sqlite3.Connection) -> str:
-    """Copy the rows that stand behind the damage of a log into the database; return a sentence on the loss."""
+    """Copy the rows after the damage of a log into the database; return a sentence on the loss."""
     rows = 0
     with TemporaryDirectory() as folder, suppress(sqlite3.Error):
         image = Path(folder) / NAME

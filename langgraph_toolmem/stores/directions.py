@@ -1,10 +1,10 @@
-"""Directions that keep the parts of a collection apart in an index of vectors.
+"""Directions that separate the parts of a collection in an index of vectors.
 
-Texts of one part of a collection are searched apart from the others. Chroma's metadata filter gets slow with size (p50
-of a search among 5,000 rows: 14.6 ms, without it 3.0 ms), so all rows of a part p have a direction r(p) in common. The
-index also loses rows behind many equal texts, so each row has a small direction n of its own, at right angles to r. A
-vector v is stored as (v, 2·r + ε·n), scaled to length 1, and a question q asked as (q, 2·r). From the cosine s of these
-follows that of the texts, c = s·√5·√(5 + ε²) − 4.
+Texts of one part of a collection are searched separately. Chroma's metadata filter gets slow with size (p50 of a search
+among 5,000 rows: 14.6 ms, without it 3.0 ms), so all rows of a part p share a direction r(p). The index also loses rows
+among many equal texts, so each row has a small direction n of its own, orthogonal to r. A vector v is stored as (v, 2·r
++ ε·n), scaled to length 1, and a question q asked as (q, 2·r). From the cosine s of these follows that of the texts, c
+= s·√5·√(5 + ε²) − 4.
 """
 
 from __future__ import annotations

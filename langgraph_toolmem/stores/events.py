@@ -1,14 +1,14 @@
-"""The event log, one row per observation in ``memory.db``, and ``graph.pickle``, the graph that is made of it.
+"""The event log, one row per observation in ``memory.db``, and ``graph.pickle``, the graph made from it.
 
 An observation is a list of events under the key of its turn; it belongs to one run, and so to one user. `append` writes
 one row and applies it to the graph in RAM. Several processes and forked workers may append to one folder: `refresh`
-applies what the others wrote. Events commute, and a key counts once, so their order does not matter.
+applies the rows of the others. Events commute, and a key counts once, so their order does not matter.
 
-``graph.pickle`` holds the graph up to a row (``upto``). Opening loads it and applies the rows behind. The snapshot
-before it stays as ``graph.pickle.1`` with all rows behind *that*, so a damaged file loses nothing.
+``graph.pickle`` contains the graph up to a row (``upto``). Opening loads it and applies the later rows. The snapshot
+before it is kept as ``graph.pickle.1`` with all rows after *that*, so a damaged file loses nothing.
 
 Each row has a checksum and is read as bytes, one by one. A damaged row is left out and named by its number and key,
-never by its text; what comes later is stored and kept.
+never by its text; later rows are kept.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, n
 
 NOT_IN_SNAPSHOTS: Final = """origin = '' AND (number IS NULL
     OR number >= ifnull((SELECT value FROM meta WHERE name = 'held'), 0))"""
-"""Own events that are not in both snapshots of a shared store: no snapshot of this folder deletes them."""
+"""Own events that are not in both snapshots of a shared store: snapshots of this folder do not delete them."""
 
 logger = logging.getLogger("langgraph_toolmem.events")
 
@@ -66,17 +66,17 @@ class EventLimits:
     """Sizes and times of an event log.
 
     Attributes:
-        snapshot_every: rows behind the snapshot from which a new one is written.
-        bytes_each: bytes of a snapshot for each row that it waits for, where it is large: writing it costs about as
-            much as applying those rows.
-        close_from: rows behind the snapshot from which closing writes one.
-        unsaved: observations that wait in RAM for a disk that fails; the oldest are dropped.
-        retry_seconds: until a disk that failed is tried again.
+        snapshot_every: number of rows after the snapshot from which a new one is written.
+        bytes_each: for a large snapshot, bytes for each row that it waits for, so that writing it costs about as much
+            as applying those rows.
+        close_from: number of rows after the snapshot from which closing writes one.
+        unsaved: limit of observations that wait in RAM for a failing disk; the oldest are dropped.
+        retry_seconds: until a failed disk is tried again.
         poll_seconds: a read-only memory looks for new rows at most this often.
         busy_seconds: wait for another process's transaction.
-        loads: times that a folder is read to which other processes write at the same moment.
-        draft_seconds: drafts of snapshots that are older are of processes that were killed.
-        named: damaged rows that a problem names one by one.
+        loads: tries of reading a folder while other processes write to it.
+        draft_seconds: older drafts of snapshots belong to killed processes.
+        named: limit of damaged rows that a problem names one by one.
         rows_at_once: rows that are parsed together: their events are compared with their shapes kind by kind.
     """
 
@@ -124,16 +124,16 @@ class Row:
 
 
 EMPTY: Final = Row(None, "", "", "[]")
-"""A row of which only the number counts."""
+"""A row that only has a number."""
 
 
 def apply_row(graph: ToolGraph, row: Row) -> str:
-    """Apply a row to a graph; return why it is left out, "" if it is not."""
+    """Apply a row to a graph; return why it is left out, or ""."""
     return apply_events(graph, row.key, _parsed(row), ())
 
 
 def apply_events(graph: ToolGraph, key: str | None, events: list[Any] | None, fitting: Collection[str]) -> str:
-    """Apply the events of a row, as they were parsed, of which some kinds are `fitting`; return as `apply_row`."""
+    """Apply the parsed events of a row, of which some kinds are `fitting`; return as `apply_row`."""
     if events is None:
         return "no list of events"
     try:
@@ -171,7 +171,7 @@ def read_rows(found: Iterable[Sequence[Any]]) -> list[StoredRow]:
 
 
 def _parsed(row: Row | None) -> list[Any] | None:
-    """Return the events of a row as plain values; None if there are none, or its text is none of ours."""
+    """Return the events of a row as plain values; None without events, or if its text has another format."""
     if row is None:
         return None
     try:
@@ -192,7 +192,7 @@ def _checksum(cells: Sequence[bytes | None]) -> int:
 
 
 def _printable(key: bytes | None) -> str:
-    """Return the key of a row, unless it may hold anything else than a digest."""
+    """Return the key of a row, if it is a digest."""
     text = b"none" if key is None else key
     if len(text) <= 16 and text.isalnum() and text.isascii():
         return text.decode()
@@ -223,22 +223,23 @@ class EventLog(Database):
 
 
 class EventStore:
-    """The graph in RAM and its event log. Callers hold `lock` around every method but `snapshot`, `erase`, `close`.
+    """The graph in RAM and its event log. Callers must lock `lock` around every method except `snapshot`, `erase`,
+    `close`.
 
     Args:
-        tables: registered in the graph before anything is read; `register` takes others later.
+        tables: registered in the graph before the folder is read; `register` adds others later.
         shared: keep the log without a folder too, in RAM, for a shared store.
-        fallback: if the folder cannot be made or written, "error" raises, "memory" goes on in RAM.
+        fallback: if the folder cannot be made or written, "error" raises, "memory" continues in RAM.
 
     Attributes:
         problems: one sentence on each failure.
         at_reload: functions to call after the graph was reloaded.
         upto: all rows up to this one are in the graph.
-        news: set by whoever inserted rows through `database`.
+        news: set by code that inserts rows through `database`.
 
     Raises:
-        StorageError: the folder is another program's, of another release, on a network file system, no folder, or not
-            writable.
+        StorageError: the folder is another program's, of another release, on a network file system, not a folder, or
+            not writable.
     """
 
     def __init__(
@@ -268,7 +269,7 @@ class EventStore:
         self.news = False
         self._clock = clock
         self._broken = False  # an interrupt left the graph half made
-        self._version: tuple[int, int] | None = None  # of the file, at the last look
+        self._version: tuple[int, int] | None = None  # of the file, when last read
         self._polled = self._retry = float("-inf")
         self._unsaved: list[Row] = []
         self._writing = threads.lock()
@@ -276,7 +277,7 @@ class EventStore:
             if folder is not None:
                 refuse_remote(folder)
                 self._make(folder)
-            # In WAL mode NORMAL survives the end of the process, FULL that of the machine.
+            # In WAL mode NORMAL survives a crash of the process, FULL of the machine.
             synchronous = "NORMAL"
             if fsync == "always":
                 synchronous = "FULL"
@@ -290,18 +291,18 @@ class EventStore:
             self._begin(self.database)
 
     def _begin(self, database: EventLog) -> None:
-        """Fill the graph, and name what is missing."""
+        """Fill the graph, and name the missing rows."""
         try:
             database.ask(_LAST_SEQ)
         except StorageError as error:
-            if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
+            if error.__cause__ is None:  # another program's, or another release's: its snapshots are not changed
                 raise
         self._load()
         with suppress(StorageError):
-            # Numbers of rows are never given twice, so a gap behind the graph is a loss.
+            # Row numbers are never reused, so a gap after the graph is a loss.
             last = sum(last for (last,) in database.ask(_LAST_SEQ))
             if last > self.upto:
-                self.refresh()  # another process wrote meanwhile, or pages that look whole hold nothing
+                self.refresh()  # another process wrote meanwhile, or pages that look whole are empty
             if last > self.upto:
                 self.say(f"events {self.upto + 1} to {last} of {NAME} are missing")
             elif last < self.upto:
@@ -330,7 +331,7 @@ class EventStore:
     # -- reading --
 
     def _load(self) -> None:
-        """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
+        """Fill an empty graph from the newest usable snapshot and the rows after it."""
         assert self.database is not None
         rows: list[StoredRow] = []
         before: tuple[int, int] | None = None
@@ -347,7 +348,7 @@ class EventStore:
                 break
             last = rows[-1].seq
             # A gap: another process wrote snapshots in between, and deleted rows that this one lacks. The same gap
-            # twice is a loss, which no further reading brings back.
+            # twice is a loss, which further reading cannot restore.
             if last == self.upto + len(rows) or (self.upto, last) == before:
                 break
             before = self.upto, last
@@ -373,13 +374,13 @@ class EventStore:
                 self._reset_graph()
 
     def _reset_graph(self) -> None:
-        """Empty the graph in place: others hold on to it."""
+        """Empty the graph in place, because other objects reference it."""
         empty = ToolGraph(type(table) for table in self.graph.tables)
         self.graph.load(empty.to_state())
 
     def _quarantine(self, path: Path, error: Exception) -> None:
         why = describe_error(error)
-        if isinstance(error, GraphFileError):  # its text quotes nobody
+        if isinstance(error, GraphFileError):  # its text contains no user data
             why = str(error)
         self.say(f"{path.name} cannot be used ({why}); the snapshot before it and the event log are used", error)
         if not self.read_only:
@@ -391,7 +392,7 @@ class EventStore:
                 self.say(f"{path.name} could not be renamed: {failed.strerror or failed}")
 
     def _apply_rows(self, rows: Sequence[StoredRow]) -> None:
-        """Apply what was read, and name what is left out."""
+        """Apply the read rows, and name the left-out ones."""
         left_out = list[str]()
         for begin in range(0, len(rows), EVENT_LIMITS.rows_at_once):
             some = rows[begin : begin + EVENT_LIMITS.rows_at_once]
@@ -413,7 +414,7 @@ class EventStore:
             self.say(f"{len(left_out):,} events of {NAME} cannot be read and are left out: number {named}")
 
     def refresh(self) -> None:
-        """Apply what other processes wrote. Costs some microseconds where they wrote nothing."""
+        """Apply the rows of other processes. Without new rows it costs some microseconds."""
         if self._broken:
             self._reload()
         if self.database is None or self.closed:
@@ -441,7 +442,7 @@ class EventStore:
             return True
         if self.folder is None or self._clock() < self._retry or self.database.empty:
             return False
-        # SQLite changes this number when another connection wrote: it costs no read of the table.
+        # SQLite changes this number when another connection wrote, without reading the table.
         with self.database.opened() as database:
             version = id(database), database.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
@@ -450,10 +451,10 @@ class EventStore:
         return True
 
     def _reload(self) -> None:
-        """Read everything anew: rows that were not applied are gone, or the graph is half made."""
+        """Read everything again: unapplied rows were deleted, or the graph is incomplete."""
         self._broken = False
         if self.folder is None:
-            return  # RAM has nothing else
+            return  # in RAM this is all
         self._reset_graph()
         self._load()
         for row in self._unsaved:
@@ -462,7 +463,7 @@ class EventStore:
             reloaded()
 
     def register(self, kind: type[T]) -> T:
-        """Return the graph's table of a kind. Rows that were stored for it in another shape are left out, and said."""
+        """Return the graph's table of a kind. Stored rows of another shape are left out and reported."""
         try:
             return self.graph.register(kind)
         except (GraphFileError, TypeError, ValueError, LookupError, AttributeError) as error:
@@ -479,10 +480,11 @@ class EventStore:
     # -- writing --
 
     def append(self, key: str | None, record: Record, *, user: str = "", run: str = "") -> bool:
-        """Store an observation and apply it. When this returns, it survives the end of the process.
+        """Store an observation and apply it. When this returns, it survives a crash of the process.
 
         Returns:
-            True if it was applied, False if its key was seen before or the memory is closed. None is no key.
+            True if it was applied, False if its key was seen before or the memory is closed. With None as key it is
+                always applied.
         """
         if self.closed:
             self.say("the memory is closed: what comes now is not learned")
@@ -491,7 +493,7 @@ class EventStore:
             self._reload()
         if key is not None and self.graph.has_seen(key):
             return False
-        # Until the end: an interrupt in between leaves a half-applied record, and the next call reads everything anew.
+        # Until the end: an interrupt in between leaves a half-applied record, and the next call reads everything again.
         self._broken = True
         known = False
         if self.database is not None and not self.read_only:
@@ -517,7 +519,7 @@ class EventStore:
             with self.database.writing() as database:
                 others = read_rows(database.execute(f"{_SELECT_EVENTS} WHERE seq > ? ORDER BY seq", (self.upto,)))
                 [(given,)] = database.execute(_LAST_SEQ)
-                if given < self.upto:  # the file was lost: numbers are never given twice
+                if given < self.upto:  # the file was lost: numbers are never reused
                     database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
                     database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
                 numbers = [stored.seq for stored in others]
@@ -533,7 +535,7 @@ class EventStore:
         self._unsaved.clear()
         last = max(numbers, default=self.upto)
         if last != self.upto + len(numbers):
-            self._reload()  # rows were deleted that were not applied here; with the others the new one is
+            self._reload()  # rows that were not applied here were deleted; the new row is applied with the others
             return new
         self._apply_rows(others)
         self.upto = last
@@ -543,7 +545,7 @@ class EventStore:
         self._retry = self._clock() + EVENT_LIMITS.retry_seconds
         cause = error.__cause__ or error
         why = describe_error(error)
-        if isinstance(cause, (sqlite3.Error, OSError, StorageError)):  # these texts quote no row
+        if isinstance(cause, (sqlite3.Error, OSError, StorageError)):  # these texts do not quote rows
             why = str(cause)
         self.say(f"events cannot be stored at present ({why}); the memory goes on in RAM", error)
 
@@ -571,10 +573,10 @@ class EventStore:
             threads.start("toolmem-snapshot", write)
 
     def snapshot(self, *, alone: bool = False) -> None:
-        """Write ``graph.pickle`` and delete the rows that the snapshot before it holds. Not under the lock.
+        """Write ``graph.pickle`` and delete the rows that the snapshot before it contains. Not under the lock.
 
-        `alone`: keep no other snapshot, and no row but the last: they may hold what was forgotten. Other processes
-        notice the missing rows, and read the graph anew.
+        `alone`: delete all other snapshots, and all rows except the last, because they may contain forgotten data.
+        Other processes notice the missing rows, and read the graph again.
         """
         folder, database = self.folder, self.database
         if folder is None or database is None or self.read_only:
@@ -586,7 +588,7 @@ class EventStore:
                 if self._unsaved:
                     raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
                 data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-            # Rows are deleted below, so it must be one that can be read.
+            # Rows are deleted below, so the snapshot must be readable.
             snapshot.check(data)
             try:
                 draft = snapshot.write_draft(folder / SNAPSHOT, data)
@@ -604,7 +606,7 @@ class EventStore:
         """Put a draft in place and delete rows, in one transaction.
 
         Returns:
-            False if another process wrote a later snapshot meanwhile, or forgot something.
+            False if another process wrote a later snapshot meanwhile, or forgot data.
         """
         # The transaction keeps other processes out while the files are renamed.
         with database.writing() as rows:
@@ -612,7 +614,7 @@ class EventStore:
             if before > upto:
                 return False
             has_before = _rotate(draft.parent, draft, alone=alone)
-            end = 0  # of the rows that the older of both snapshots holds
+            end = 0  # of the rows that the older of both snapshots contains
             if alone:
                 end = upto - 1
             elif has_before:
@@ -641,7 +643,7 @@ class EventStore:
                 [(last,)] = rows.execute(_LAST_SEQ)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
-                # Rows of others are in the state; own rows stay until both snapshots of the store hold them.
+                # Rows of others are in the state; own rows are kept until both snapshots of the store contain them.
                 rows.execute(f"DELETE FROM events WHERE NOT ({self._keep})")
                 marker = "INSERT INTO events (seq, origin, user, run, body, checksum) VALUES (?, '-', '', '', '[]', ?)"
                 rows.execute(marker, (upto, EMPTY.checksum))
@@ -657,17 +659,17 @@ class EventStore:
                 reloaded()
 
     def forget(self, gone: Forgotten) -> int:
-        """Remove a user, or runs, from the graph; `erase` does so on disk. Returns how many pieces were removed."""
+        """Remove a user, or runs, from the graph; `erase` does so on disk. Returns the number of removed items."""
         event: UserForgotten | RunsForgotten = RunsForgotten(sorted(gone.runs))
         if gone.user:
             event = UserForgotten(gone.user)
         removed = self.graph.forget(gone)
-        # An event too: other processes, and a graph made of the rows, forget it as well.
+        # An event too: other processes, and a graph made from the rows, forget it as well.
         self.append(None, [event])
         return removed
 
     def erase(self) -> None:
-        """Remove what was forgotten from the folder: snapshots, rows, free pages. Not under the lock."""
+        """Remove forgotten data from the folder: snapshots, rows, free pages. Not under the lock."""
         if self.folder is None or self.database is None:
             return
         try:
@@ -687,7 +689,7 @@ class EventStore:
         self._unsaved.clear()
 
     def close(self) -> None:
-        """Write waiting events, and a snapshot where many rows are behind the last. Not under the lock."""
+        """Write waiting events, and a snapshot if many rows are newer than the last. Not under the lock."""
         if self.database is None or self.closed:
             self.closed = True
             return
@@ -714,7 +716,7 @@ class EventStore:
 
 
 def left_out_in_words(names: Sequence[str]) -> str:
-    """Return a sentence without a full stop on rows of a snapshot that have not the shape of their table."""
+    """Return a sentence without a full stop on rows of a snapshot with another shape than their table's."""
     named = ", ".join(names[: EVENT_LIMITS.named])
     others = len(names) - EVENT_LIMITS.named
     if others > 0:
@@ -723,7 +725,7 @@ def left_out_in_words(names: Sequence[str]) -> str:
 
 
 def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
-    """Return the row up to which a process wrote the last snapshot; 0 if that number cannot be."""
+    """Return the row up to which a process wrote the last snapshot; 0 if that number is impossible."""
     [(given,)] = rows.execute(_LAST_SEQ)
     for (upto,) in rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchall():
         if isinstance(upto, int) and upto <= given:
@@ -732,9 +734,9 @@ def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
 
 
 def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
-    """Put the new snapshot in place; return True if the one before it stays."""
+    """Put the new snapshot in place; return True if the one before it is kept."""
     newest, kept = folder / SNAPSHOT, folder / OLDER_SNAPSHOT
-    # Drafts of processes that were killed. One that is being written now stays, unless it may hold what was forgotten.
+    # Drafts of killed processes. A current draft is kept, unless it may contain forgotten data.
     oldest = draft.stat().st_mtime - EVENT_LIMITS.draft_seconds
     for other in folder.glob(f"{SNAPSHOT}.*.tmp"):
         if other != draft and (alone or other.stat().st_mtime < oldest):
@@ -751,8 +753,8 @@ def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
 def inspect_folder(folder: Path, tables: Iterable[type[Table]] = ()) -> dict[str, Any]:
     """Describe the files of the evidence, for ``toolmem doctor``; reads only.
 
-    ``why`` is the damage of a file, "" if it has none. ``left_out`` names the rows of the given tables that have not
-    their shape. ``mixes_users`` is True if the values of several threads are kept, and no run named its user.
+    ``why`` is the damage of a file, or "". ``left_out`` names the rows of the given tables with another shape.
+    ``mixes_users`` is True if the values of several threads are kept, and all runs were without a user id.
     """
     state, log = folder / SNAPSHOT, folder / NAME
     found: dict[str, Any] = {"snapshot": None, "events": None}
@@ -773,7 +775,7 @@ def inspect_folder(folder: Path, tables: Iterable[type[Table]] = ()) -> dict[str
             found["events"]["rows"] = len(rows)
             found["events"]["damaged"] = [stored.seq for stored in rows if stored.row is None]
             for stored in rows:
-                if stored.row is not None:  # what is in the snapshot too counts once
+                if stored.row is not None:  # rows that are also in the snapshot count once
                     apply_row(graph, stored.row)
     aside = sorted(folder.glob("*.corrupt-*"))
     found["mixes_users"] = graph.mixes_users

@@ -1,14 +1,14 @@
 """Texts whose rows are in ``memory.db``; an embedded Chroma, on disk or in RAM, is their index.
 
-A row is written to `RowTable` first, by any process. The one process that may write to Chroma then brings the index up
-to the rows (`_advance`); the others leave it a job. A search asks Chroma for keys of texts and takes their rows from
-the table, so that a row that is forgotten or replaced in any process is so for all at once. A process that only reads
-opens Chroma again once the index moved, at most once a second, or once after an error.
+A row is written to `RowTable` first, by any process. The process that may write to Chroma then updates the index from
+the rows (`_advance`); the others leave it a job. A search asks Chroma for keys of texts and takes their rows from the
+table, so that a row deleted or replaced by one process is so for all at once. A process that only reads opens Chroma
+again after the index changed, at most once a second, or once after an error.
 
 The index may be lost at any time. Chroma writes its files in place: a kill in between leaves files that cannot be
 opened (2 of 12 kills of a process that wrote all the time). Such a collection is rebuilt from the rows, and one that
-lost texts is filled again. A process that opened files while another one wrote them ended by SIGSEGV (2 of 2 trials of
-15 seconds), so both happen under ``chroma.busy``.
+lost texts is filled again. A process that opened files while another one wrote them crashed with SIGSEGV (2 of 2 trials
+of 15 seconds), so writing and opening lock ``chroma.busy``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from langgraph_toolmem.text.embedders import Embedder, clean
 T = TypeVar("T")
 
 SMALL_COLLECTION: Final = 1_000
-"""Texts of a collection up to which they are compared one by one where the index gives too few."""
+"""Number of texts of a collection up to which they are compared one by one if the index gives too few."""
 
 
 def ignore(_: object) -> None:
@@ -52,7 +52,7 @@ class IndexedVectors(VectorStore):
 
     Attributes:
         table: of the rows.
-        at_behind: called with the name of a collection whose index is behind and that this process may not write.
+        at_behind: called with the name of a collection whose index is outdated and that this process may not write.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class IndexedVectors(VectorStore):
     ) -> None:
         self.table = RowTable(folder, read_only=read_only)
         super().__init__(folder, embedder=embedder, namespace=namespace, read_only=read_only, turns=self.table.turns)
-        self.table.problems = self.chroma.problems  # sentences for one person
+        self.table.problems = self.chroma.problems  # sentences for a person
         self.at_behind = at_behind
 
     @property
     def empty(self) -> bool:
-        """True if nothing was ever stored here."""
+        """True if the store was never written."""
         return not self.chroma.closed.is_set() and not self.table.begun
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class IndexedVectors(VectorStore):
             if row.key not in known:
                 unknown[row.key] = row.text
         writes = self._may_index()
-        if writes:  # first, so that an embedder that fails leaves everything as it was
+        if writes:  # first, so that a failing embedder changes nothing
             self._on(kind, "open", ignore, None, self.embedder.dimension())
             for key in self.table.live(self._name(kind), unknown):
                 del unknown[key]
@@ -142,12 +142,12 @@ class IndexedVectors(VectorStore):
             self._finish_or_leave(doomed, writes=writes)
 
     def scrub(self, kind: str) -> None:
-        """Clear what was deleted of a kind from the disk too; from Chroma's files where this process writes them."""
+        """Clear deleted texts of a kind from the disk too; from Chroma's files if this process writes them."""
         if self.empty:
             return
         writes, name = self._may_index(), self._name(kind)
         self.chroma.shared.items.drop(name)
-        # Noted in the table first: if this process ends before the end, the next one that writes does it.
+        # Recorded in the table first: if this process ends too early, the next writing process does it.
         self.table.delete(name, [], doomed="scrub")
         self.table.scrub()
         self._finish_or_leave(kind, writes=writes)
@@ -165,9 +165,11 @@ class IndexedVectors(VectorStore):
             self.at_behind(self._name(kind))
 
     def _may_index(self) -> bool:
-        """Return True if this process writes to Chroma from now on, False if another one does, or none can."""
+        """Return True if this process writes to Chroma from now on, False if another one does, or writing is
+        impossible.
+        """
         if self.chroma.closed.is_set() or self.chroma.read_only:
-            self.chroma.begin_write()  # says why not
+            self.chroma.begin_write()  # has the reason
         if self.chroma.is_forked():
             return False
         try:
@@ -179,7 +181,7 @@ class IndexedVectors(VectorStore):
     # --- the index ---
 
     def catch_up(self, name: str) -> None:
-        """Do for a collection what other processes left to the one that writes."""
+        """Do the work on a collection that other processes left to the writing one."""
         self.chroma.begin_write()
         for collection in self.table.collections():
             if collection.name == name:
@@ -187,9 +189,9 @@ class IndexedVectors(VectorStore):
                 self.scoped(collection.namespace)._finish(collection.kind)
 
     def rebuild(self, progress: Callable[[int], object] = ignore, *, keep: bool = True) -> int:
-        """Make a new Chroma from the rows; return how many there are. If it fails half-way, the next write goes on.
+        """Make a new Chroma from the rows; return their number. If it fails half-way, the next write continues.
 
-        `keep`: the old folder is renamed to ``chroma.corrupt-N``, else it is deleted.
+        `keep`: the old folder is renamed to ``chroma.corrupt-N``, otherwise it is deleted.
         """
         self.chroma.begin_write()
         self.chroma.close_client()
@@ -202,7 +204,7 @@ class IndexedVectors(VectorStore):
                     shutil.rmtree(folder)
         except OSError as error:
             raise StorageError(f"{folder} could not be rebuilt: {error}") from error
-        # A rebuild that is killed from here on is finished by the next write: all rows are behind.
+        # A rebuild that is killed from here on is finished by the next write, because all rows are unindexed.
         self.table.unindex()
         done = 0
         for collection in self.table.collections():
@@ -212,7 +214,7 @@ class IndexedVectors(VectorStore):
         return done
 
     def _finish(self, kind: str) -> None:
-        """Bring the index up to the rows, and drop or clear what is owed."""
+        """Update the index from the rows, and do the pending drop or scrub."""
         name = self._name(kind)
         owed = self.table.progress(name)
         if owed.doomed == "drop":
@@ -224,7 +226,7 @@ class IndexedVectors(VectorStore):
             self.table.settle(name, owed.changed)
 
     def _advance(self, kind: str, vectors: Mapping[str, Sequence[float]] | None = None) -> None:
-        """Bring the index up to the rows. The process has the right to write."""
+        """Update the index from the rows. The process must have the right to write."""
         known = dict(vectors or {})
 
         def advance() -> None:
@@ -242,7 +244,7 @@ class IndexedVectors(VectorStore):
                     self._index(kind, behind, stale, vectors)
                     last = behind[-1].number if behind else 0
                     self.table.advance(name, last, stale)
-                # Once per process: a kill in between writes leaves an index that lacks texts and opens all the same.
+                # Once per process: a kill in between writes leaves an index that lacks texts but can be opened.
                 elif name in shared.counted:
                     return
                 else:
@@ -252,7 +254,7 @@ class IndexedVectors(VectorStore):
     def _index(
         self, kind: str, behind: Sequence[TextRow], stale: Sequence[StaleKey], vectors: dict[str, Sequence[float]]
     ) -> None:
-        """Put the texts of rows into the index, and take out stale keys that have no row any more."""
+        """Put the texts of rows into the index, and remove stale keys without a row."""
         new = {row.key: row for row in behind}
         for key in self._indexed_keys(kind, list(new)):
             del new[key]
@@ -276,7 +278,7 @@ class IndexedVectors(VectorStore):
             self._on(kind, "write", write, None, dimension, make=bool(new))
 
     def _moved_vectors(self, kind: str, keys: Sequence[str], stale: Sequence[StaleKey]) -> dict[str, Sequence[float]]:
-        """Return the vectors of texts that moved to another part: they are stored under their keys of before."""
+        """Return the vectors of texts that moved to another part: they are stored under their old keys."""
         before = {text_digest(each.key): each.key for each in stale}
         moved: dict[str, str] = {}
         for key in keys:
@@ -291,7 +293,7 @@ class IndexedVectors(VectorStore):
         return vectors
 
     def _mark_lost(self, kind: str) -> None:
-        """Have texts indexed again that the index lost, and dropped that it has and the table has not."""
+        """Index texts again that the index lost, and drop texts that are missing in the table."""
         name = self._name(kind)
         live = self.table.count_keys(name)
         if self._indexed_count(kind) == live:
@@ -308,7 +310,9 @@ class IndexedVectors(VectorStore):
         self.table.forsake(name, indexed - keys)
 
     def _repaired(self, kind: str, do: Callable[[], T]) -> T:
-        """Return the result of `do`; after a failure of Chroma once more with files opened again, and rebuilt."""
+        """Return the result of `do`; after a failure of Chroma try again with reopened files, then with a rebuilt
+        index.
+        """
         try:
             return do()
         except StorageError as error:
@@ -329,7 +333,7 @@ class IndexedVectors(VectorStore):
         return do()
 
     def _reset(self, kind: str) -> None:
-        """Delete the index of a kind, or all of them where that fails, and make it anew."""
+        """Delete the index of a kind, or all indexes if that fails, and rebuild it."""
         name = self._name(kind)
         try:
             with self.chroma.opened(f"delete {kind!r}") as client, self.chroma.alone():
@@ -383,7 +387,7 @@ class IndexedVectors(VectorStore):
         return hits if same is not None else hits[:k]
 
     def _near(self, kind: str, vector: Sequence[float], k: int, part: str, own_key: str) -> dict[str, float]:
-        """Return the keys of the k most similar texts of a part that have rows, with their cosines.
+        """Return the keys of the k most similar texts of a part with rows, with their cosines.
 
         `own_key`: of the question's own text, which may be among the rows; "" if the text is unknown.
         """
@@ -406,7 +410,7 @@ class IndexedVectors(VectorStore):
         return near
 
     def _best_of_part(self, name: str, distances: Mapping[str, float], k: int, part: str) -> dict[str, float]:
-        """Return the cosines of the k nearest of some keys that have rows in a part, best first."""
+        """Return the cosines of the k nearest of some keys with rows in a part, best first."""
         cosines: dict[str, float] = {}
         for row in self.table.of_keys(name, list(distances), 1):
             if row.part == part:
@@ -415,12 +419,12 @@ class IndexedVectors(VectorStore):
         return {key: cosines[key] for key in best}
 
     def _items(self, kind: str, rows: Sequence[FoundRow], read: Callable[[Hit], Any]) -> dict[str, Any]:
-        """Return the items of rows by id, from RAM those that are as they were read."""
+        """Return the items of rows by id; unchanged ones come from RAM."""
         name, cache = self._name(kind), self.chroma.shared.items
         items = cache.known(name, {row.id: row.number for row in rows})
         unread = {row.id: row.key for row in rows if row.id not in items}
         for row in self.table.of_ids(name, unread):
-            if row.key == unread[row.id]:  # else another process replaced it meanwhile
+            if row.key == unread[row.id]:  # otherwise another process replaced it meanwhile
                 item = read(_hit(row))
                 items[row.id] = item
                 cache.keep(name, row.id, row.number, item)
@@ -473,7 +477,7 @@ class IndexedVectors(VectorStore):
     # --- Chroma ---
 
     def _indexed_keys(self, kind: str, keys: Sequence[str]) -> list[str]:
-        """Return those of some keys that are in the index."""
+        """Return the given keys that are in the index."""
         nothing: list[str] = []
         if not keys:
             return nothing
@@ -485,7 +489,7 @@ class IndexedVectors(VectorStore):
         return self._on(kind, "read", read, nothing)
 
     def _indexed_vectors(self, kind: str, keys: Sequence[str]) -> dict[str, Sequence[float]]:
-        """Return the texts' own vectors of those keys that are in the index."""
+        """Return the texts' own vectors of the given keys that are in the index."""
 
         def read(collection: Any) -> dict[str, Sequence[float]]:
             page = collection.get(ids=list(keys), include=["embeddings"])
@@ -498,7 +502,7 @@ class IndexedVectors(VectorStore):
         return self._on(kind, "read", read, nothing)
 
     def _renew(self, kind: str) -> None:
-        """Open Chroma again if another process writes and the index moved."""
+        """Open Chroma again if another process writes and the index changed."""
         shared, name = self.chroma.shared, self._name(kind)
         if self.chroma.folder is None or shared.writer is not None or name not in shared.turns:
             return
@@ -511,7 +515,7 @@ class IndexedVectors(VectorStore):
         name, shared = self._name(kind), self.chroma.shared
         if self.chroma.folder is None or name in shared.collections:
             return super()._collection(client, kind, dimension, make=make)
-        turn = self.table.progress(name).turn  # before the files are read, which may be ahead of it
+        turn = self.table.progress(name).turn  # before the files are read, which may be newer
         with self.chroma.alone():
             collection = super()._collection(client, kind, dimension, make=make)
             if collection is not None and not make:
@@ -536,7 +540,7 @@ class IndexedVectors(VectorStore):
         folder = self.chroma.folder
         if not make and folder is not None and self.chroma.shared.client is None and not folder.exists():
             self.chroma.refuse_if_closed()
-            return missing  # looking makes nothing
+            return missing  # reading must not create files
         return super()._on(kind, doing, action, missing, dimension, make=make)
 
 
@@ -603,7 +607,7 @@ def _similarity(hit: SearchHit[Any]) -> float:
 
 
 def _load(collection: Any, dimension: int) -> None:
-    """Have Chroma read the files of an index, which it does at the first question."""
+    """Make Chroma read the files of an index, which it does at the first search."""
     anything = DIRECTIONS.stored([[1.0] * dimension], [""], [""])
     collection.query(query_embeddings=anything, n_results=1, include=[])
 

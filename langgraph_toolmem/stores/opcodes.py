@@ -1,12 +1,11 @@
-"""Opcodes of a pickle that holds plain values and nothing else; `check_opcodes` refuses all others.
+"""Opcodes of a pickle of plain values; `check_opcodes` refuses all others.
 
-Against a hostile file every opcode is compared with those that plain values need before anything is unpickled. Refused
-are:
+Against a hostile file every opcode is checked before unpickling. Refused are:
 
 - globals, calls, persistent ids, and memo slots chosen by the file (7 bytes of ``LONG_BINPUT`` take 4 GB);
 - tuples: as a key, a tuple that is nested a million times deep overflows the stack when it is hashed;
-- a container that stands in two places, or in itself: whoever walks through 60 such levels never ends;
-- whole numbers of many bytes that share a hash: as keys of one dictionary they take quadratic time;
+- a container that occurs in two places, or in itself: a walk through 60 such levels never ends;
+- whole numbers of many bytes with the same hash: as keys of one dictionary they take quadratic time;
 - more RAM than 32 times the file.
 """
 
@@ -74,7 +73,7 @@ PLAIN_OPCODES: Final = PlainOpcodes()
 
 
 def check_opcodes(data: memoryview) -> None:
-    """Raise GraphFileError unless a pickle holds plain values and is safe to load."""
+    """Raise GraphFileError unless a pickle contains only plain values and is safe to load."""
     if data[:2] != bytes((pickle.PROTO[0], 4)):
         raise GraphFileError("not a pickle of protocol 4")
     try:
@@ -83,7 +82,7 @@ def check_opcodes(data: memoryview) -> None:
         raise GraphFileError("truncated pickle") from None
     _check_numbers(found.numbers)
     ram = 64 * found.containers
-    # Any file may ask for 1 MiB, and for 32 bytes for each of its own; snapshots ask for about 5.
+    # A file may use 1 MiB, and 32 bytes for each of its own; snapshots use about 5.
     if ram > (1 << 20) + 32 * len(data):
         raise GraphFileError(f"refused: {len(data)} bytes that ask for {ram} in RAM")
     if found.end != len(data):
@@ -92,7 +91,7 @@ def check_opcodes(data: memoryview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The end of a pickle, how many containers it makes, and its whole numbers of many bytes."""
+    """The end of a pickle, the number of its containers, and its whole numbers of many bytes."""
 
     end: int
     containers: int
@@ -100,7 +99,7 @@ class _Found:
 
 
 def _walk(data: memoryview, start: int) -> _Found:
-    """Go from opcode to opcode up to the stop; IndexError where the data end before it.
+    """Go from opcode to opcode up to the stop; IndexError if the data end before it.
 
     One loop with local names: it runs once for every value of a snapshot, before the snapshot is used.
     """
@@ -160,7 +159,7 @@ def _end_of_long(data: memoryview, at: int, width: int) -> int:
 
 
 def _check_numbers(numbers: Sequence[memoryview]) -> None:
-    """Raise GraphFileError if more than 50 different whole numbers have one hash."""
+    """Raise GraphFileError if more than 50 different whole numbers have the same hash."""
     hashes: Counter[int] = Counter()
     for number in set(numbers):
         hashes[hash(int.from_bytes(number, "little", signed=True))] += 1

@@ -1,7 +1,7 @@
-"""Calls to a Chroma server: each in a thread, with a deadline, a circuit breaker, and little of a step's time.
+"""Calls to a Chroma server: each in a thread, with a deadline, a circuit breaker, and a bound on a step's waiting.
 
-A server that is stopped accepts a call and never answers. Such a call is left alone after its deadline. While it hangs
-no further step waits, and behind a write that hangs no other is begun. The moment it returns, all is as before.
+A stopped server accepts a call and never answers. Such a call is abandoned after its deadline. While it hangs, further
+steps do not wait, and further writes are not begun after a hanging write. When it returns, calls work as before.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PATIENCE: Final = 0.1
 
 
 class NoAnswerError(StorageError):
-    """A remote store did not answer in time, or was not asked as it did not answer others."""
+    """A remote store did not answer in time, or was not called because it did not answer other calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LateCall:
-    """A call that was left alone: when it began, and whether it writes."""
+    """An abandoned call: when it began, and whether it writes."""
 
     begun: float
     writes: bool
@@ -49,18 +49,18 @@ class Remote:
         self._late: dict[object, _LateCall] = {}
         self._failed = 0
         self._skipped = 0
-        self._last = float("-inf")  # when somebody went on without an answer
+        self._last = float("-inf")  # when a caller continued without an answer
         threads.at_fork(self)
 
     def forked(self) -> None:
         self._late = {}
 
     def call(self, do: Callable[[], T], *, writes: bool = False, rows: int = 0) -> T:
-        """Return the result of `do`, or raise its error; NoAnswerError if there is none in time, and it goes on.
+        """Return the result of `do`, or raise its error; NoAnswerError after the deadline, while the call continues.
 
-        `rows`: how many it is about, for the deadline.
+        `rows`: number of its rows, for the deadline.
         """
-        # A write of a thousand rows takes longer than a search without being stuck.
+        # A write of a thousand rows takes longer than a search without hanging.
         rows_per_deadline = 100
         most = self.deadline * max(1.0, rows / rows_per_deadline)
         budget = this_step()
@@ -68,7 +68,7 @@ class Remote:
             most = min(most, self.patience - budget.waited)
         begun = time.monotonic()
         self._refuse(in_step=budget is not None, writes=writes, spent=most <= 0)
-        # In a thread, which can be left alone: a stopped server accepts the call and never answers.
+        # In a thread, which can be abandoned: a stopped server accepts the call and never answers.
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         threads.start("toolmem-remote", partial(self._run, future, do))
         concurrent.futures.wait([future], most)
@@ -82,12 +82,12 @@ class Remote:
         return future.result()
 
     def wait_for(self, done: Callable[[], bool], changed: threading.Condition) -> bool:
-        """Wait in a step until `done`, asked under `changed`, with what is left of its patience."""
+        """Wait in a step until `done`, checked under `changed`, for the rest of its patience."""
         budget = this_step() or StepBudget()
         begun = time.monotonic()
         with changed:
             is_done = done()
-            # By short looks: a call may start to hang while this waits.
+            # In short waits, because a call may start to hang meanwhile.
             while not is_done and self.well:
                 left = begun + self.patience - budget.waited - time.monotonic()
                 if left <= 0:
@@ -127,7 +127,7 @@ class Remote:
         most_hanging = 16
         with self._lock:
             if in_step:
-                # A step that waited for one call that hangs does not wait for the next.
+                # A step that waited for one hanging call does not wait for the next.
                 refused = spent or not self.well
             else:
                 refused = len(self._late) >= most_hanging

@@ -1,8 +1,8 @@
-"""Rows of texts in ``memory.db``: which there are, whose they are, and how far Chroma's index of them has come.
+"""Rows of texts in ``memory.db``: the rows, their owners, and the progress of Chroma's index.
 
 A collection holds the rows of one kind and namespace. Each write gives its rows new numbers, and the collection keeps
-the number up to which its rows are indexed. The index holds each *text* of a part once, under a key that `text_key`
-makes. Keys whose last row may be gone wait in ``stale`` until the index dropped them.
+the number up to which its rows are indexed. The index contains each *text* of a part once, under a key that `text_key`
+makes. Keys whose last row may be deleted wait in ``stale`` until the index has dropped them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.stores.database import NAME, Database, Values
 
 MAX_NAMED: Final = 5
-"""Damaged rows that problems name one by one."""
+"""Limit of damaged rows that problems name one by one."""
 _ROW_COLUMNS: Final = "number, id, key, part, text, metadata"
 
 
@@ -41,7 +41,7 @@ class TextRow:
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """A row of a text that was found; its text is not read yet."""
+    """A row of a found text; its text is not read yet."""
 
     number: int
     id: str
@@ -57,7 +57,7 @@ class IndexProgress:
         changed: number of its writes, by any process.
         indexed: number up to which its rows are in the index.
         turn: number of times that the index was written.
-        doomed: "" or what the writing process still owes: "scrub", or "drop" (scrub, and delete the collection).
+        doomed: pending work of the writing process: "scrub", "drop" (scrub, and delete the collection), or "".
     """
 
     changed: int = 0
@@ -68,7 +68,7 @@ class IndexProgress:
 
 @dataclass(frozen=True, slots=True)
 class StoredCollection:
-    """A collection that is there, and its state."""
+    """An existing collection, and its state."""
 
     name: str
     kind: str
@@ -78,7 +78,7 @@ class StoredCollection:
 
 @dataclass(frozen=True, slots=True)
 class StaleKey:
-    """A key whose last row may be gone; `number` is that of its row in ``stale``."""
+    """A key whose last row may be deleted; `number` is that of its row in ``stale``."""
 
     number: int
     key: str
@@ -100,7 +100,7 @@ class NewRow:
 
 
 def text_key(part: str, text: str) -> str:
-    """Return the key of a text of a part: those of a part stand together, and end alike for one text."""
+    """Return the key of a text of a part: keys of a part have the same prefix, and keys of one text the same end."""
     return f"{digest(part)}-{digest(text)}"
 
 
@@ -133,8 +133,8 @@ class RowTable(Database):
 
     @property
     def begun(self) -> bool:
-        """True if a collection is there."""
-        # Once true it stays so here: a memory without any rows is the case that must cost nothing.
+        """True if there is a collection."""
+        # Once true it is kept, so that only a memory without rows asks again.
         if not self._begun:
             self._begun = bool(self.ask("SELECT 1 FROM collections LIMIT 1"))
         return self._begun
@@ -165,7 +165,7 @@ class RowTable(Database):
         return self._number("SELECT count(*) FROM rows WHERE collection = ?", (name,))
 
     def count_keys(self, name: str, *, indexed: bool = False) -> int:
-        """Return how many different texts there are, or were when the index came to its number."""
+        """Return the number of different texts, now or when the index had reached its number."""
         upto = (1 << 62) - 1  # no row has a larger number
         if indexed:
             upto = self.progress(name).indexed
@@ -175,26 +175,26 @@ class RowTable(Database):
         return set(self._column("SELECT DISTINCT key FROM rows WHERE collection = ?", (name,)))
 
     def keys_of_part(self, name: str, part: str, most: int) -> list[str]:
-        """Return the keys of a part's texts, at most so many."""
-        # "." is the character after "-": the range holds the keys that begin with the part's digest and "-".
+        """Return the keys of a part's texts, up to a limit."""
+        # "." is the character after "-": the range contains the keys that begin with the part's digest and "-".
         begin = digest(part)
         sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key BETWEEN ? AND ? LIMIT ?"
         return self._column(sql, (name, f"{begin}-", f"{begin}.", most))
 
     def live(self, name: str, keys: Collection[str]) -> set[str]:
-        """Return those of some keys that have a row."""
+        """Return the given keys with a row."""
         if not keys:
             return set()
         sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key IN (SELECT value FROM json_each(?))"
         return set(self._column(sql, (name, json.dumps(list(keys)))))
 
     def ids(self, name: str, owner: str = "") -> list[str]:
-        """Return ids in the order in which they came first; those of an owner (digest) if one is named."""
+        """Return ids in the order of their first arrival; those of an owner (digest) if one is named."""
         sql = "SELECT id FROM rows WHERE collection = ? AND (? = '' OR instr(owners, ?)) ORDER BY first"
         return self._column(sql, (name, owner, _owned([owner])))
 
     def namespaces_of(self, owner: str) -> list[tuple[str, ...]]:
-        """Return the namespaces with rows of an owner (digest), whatever their kind."""
+        """Return the namespaces with rows of an owner (digest), of all kinds."""
         sql = """SELECT DISTINCT namespace FROM collections JOIN rows ON collection = name
             WHERE instr(owners, ?) ORDER BY namespace"""
         return [tuple(json.loads(namespace)) for namespace in self._column(sql, (_owned([owner]),))]
@@ -204,12 +204,12 @@ class RowTable(Database):
         return self._rows(sql, (name, json.dumps(list(ids))))
 
     def page(self, name: str, start: int, size: int) -> list[TextRow]:
-        """Return rows in the order in which they came first, from one on."""
+        """Return rows in the order of their first arrival, from one on."""
         sql = f"SELECT {_ROW_COLUMNS} FROM rows WHERE collection = ? ORDER BY first LIMIT ? OFFSET ?"
         return self._rows(sql, (name, size, start))
 
     def of_keys(self, name: str, keys: Sequence[str], most: int) -> list[FoundRow]:
-        """Return the latest rows of each of some texts, at most so many of each, the latest first."""
+        """Return the latest rows of each of some texts, up to a limit for each, the latest first."""
         # The newest rows of each key are taken by number from the index on (collection, key, number).
         sql = """SELECT rows.number, rows.id, rows.key, rows.part FROM json_each(:keys) AS wanted JOIN rows
             ON rows.number IN (SELECT number FROM rows AS newest WHERE newest.collection = :name
@@ -220,7 +220,7 @@ class RowTable(Database):
         return rows
 
     def behind(self, name: str, most: int) -> list[TextRow]:
-        """Return rows that the index does not have yet, the oldest first."""
+        """Return rows that are not indexed yet, the oldest first."""
         sql = f"""SELECT {_ROW_COLUMNS} FROM rows WHERE collection = :name AND number > (
             SELECT indexed FROM collections WHERE name = :name) ORDER BY number LIMIT :most"""
         return self._rows(sql, {"name": name, "most": most})
@@ -231,7 +231,7 @@ class RowTable(Database):
         return [StaleKey(number, key) for number, key in self.ask(sql, (name, most))]
 
     def _rows(self, sql: str, values: Values) -> list[TextRow]:
-        """Return rows as they are read; one whose metadata is damaged has none, so that its reader leaves it out."""
+        """Return rows; one with damaged metadata has None there, so that its reader leaves it out."""
         rows = list[TextRow]()
         for number, name, key, part, text, metadata in self.ask(sql, values):
             known = _metadata(metadata)
@@ -257,7 +257,7 @@ class RowTable(Database):
     def put(
         self, name: str, kind: str, namespace: Sequence[str], rows: Iterable[NewRow], *, seen: int | None = None
     ) -> None:
-        """Write rows in one transaction, each in the place of the one with its id.
+        """Write rows in one transaction; each replaces the row with its id.
 
         Raises:
             MovedError: the collection was written since its state was `seen` (`Progress.changed`).
@@ -297,7 +297,7 @@ class RowTable(Database):
             wanted = json.dumps(list(ids))
         values = {"name": name, "ids": wanted, "doomed": doomed}
         with self.writing() as database:
-            # Before the rows go: their keys tell the index what to drop.
+            # Before the rows are deleted: their keys tell the index what to drop.
             database.execute(
                 f"INSERT INTO stale (collection, key) SELECT DISTINCT collection, key FROM rows WHERE {which}", values
             )
@@ -318,12 +318,12 @@ class RowTable(Database):
             database.execute(sql, (name, json.dumps(list(keys))))
 
     def forsake(self, name: str, keys: Iterable[str]) -> None:
-        """Have the index drop keys that have no row."""
+        """Make the index drop keys without a row."""
         with self.writing() as database:
             database.executemany("INSERT INTO stale (collection, key) VALUES (?, ?)", [(name, key) for key in keys])
 
     def advance(self, name: str, indexed: int, stale: Iterable[StaleKey]) -> None:
-        """Record what the index has done: rows up to a number are in it, and some stale keys are not."""
+        """Record the progress of the index: rows up to a number are in it, and some stale keys were removed."""
         with self.writing() as database:
             sql = "UPDATE collections SET turn = turn + 1, indexed = max(indexed, ?) WHERE name = ?"
             database.execute(sql, (indexed, name))
@@ -336,8 +336,8 @@ class RowTable(Database):
             database.execute(sql, (name or "",))
 
     def settle(self, name: str, seen: int) -> None:
-        """Record that nothing is owed any more, unless the collection was written since `seen` (`Progress.changed`)."""
-        # Rows that were written after `seen` may owe a scrub of their own.
+        """Record that the pending work is done, unless the collection was written since `seen` (`Progress.changed`)."""
+        # Rows that were written after `seen` may need a scrub of their own.
         with self.writing() as database:
             over = "name = ? AND changed = ?"
             dropped = f"SELECT name FROM collections WHERE {over} AND doomed = 'drop'"

@@ -1,13 +1,13 @@
 """Several machines, one graph: workers exchange the rows of their event logs through a LangGraph ``BaseStore``.
 
-`shared_items` describes what is in the store, `shared_worker` the worker, `shared_snapshots` the graphs.
+`shared_items` describes the items of the store, `shared_worker` the worker, `shared_snapshots` the graphs.
 
-Who learns appends to ``memory.db`` and waits for nothing. A thread does rounds: it looks, sends the rows from this
-worker's ``n`` on, looks again until the store has them, and brings others' rows into the same table. A worker without a
-folder is alone with its ``n``: between two looks, a second apart, it only sends. Events commute, so any worker's graph
-can be the snapshot. A worker that lacks older events takes the newest snapshot in place of its graph, and adds its own
-rows that are not in it. After another worker forgot a user, each one blanks its own later events of the user by the
-note.
+Learning appends to ``memory.db`` without waiting. A thread does rounds: it reads the store's state, sends the rows from
+this worker's ``n`` on, reads again until the store has them, and brings others' rows into the same table. Only one
+process uses the ``n`` of a worker without a folder: between two readings, a second apart, it only sends. Events
+commute, so any worker's graph can be the snapshot. A worker that lacks older events replaces its graph by the newest
+snapshot, and adds its own rows that are not in it. After another worker forgot a user, each worker blanks its own later
+events of the user by the note.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ from langgraph_toolmem.stores.vectors import batches
 
 
 def tell_nobody(_: Forgotten) -> None:
-    """Do nothing about what another worker forgot."""
+    """Ignore the data that another worker forgot."""
 
 
 class SharedLog:
-    """Sends what this worker learned, and brings what others did. Safe to use from several threads.
+    """Sends this worker's events, and fetches those of others. Safe to use from several threads.
 
     Args:
-        forgotten: called with what another worker forgot, before this one has; twice is harmless.
-        deadline: seconds to wait for the store where somebody asked for it.
+        forgotten: called with the data that another worker forgot, before this worker forgets it; it must be harmless
+            to call it twice.
+        deadline: seconds to wait for the store if a caller asks for it.
         patience: seconds that a step waits.
 
     Attributes:
         worker: rows of this worker.
         snapshots: of the store.
-        thread: that does the rounds, while it runs.
-        erase: the folder still has to be rewritten without what was forgotten.
+        thread: does the rounds, while it runs.
+        erase: True if the folder still has to be rewritten without forgotten data.
     """
 
     def __init__(
@@ -85,36 +86,36 @@ class SharedLog:
         self._changed = threads.condition()
         self.thread: threading.Thread | None = None
         self._due = float("-inf")  # the next round, by time.monotonic
-        self._polled = float("-inf")  # the latest round that looked
+        self._polled = float("-inf")  # the latest round that read the store
         self.closed = False
         self.erase = False
         self._only_send = False
-        self._asked = 1  # tickets: each asks for a round that begins after it
+        self._asked = 1  # tickets: each requests a round that begins after it
         self._done = 0
         self._to_forget: list[Forgotten] = []
         self._failures = 0
         self._failure = ""
-        self._again = 0.0  # a store that failed is asked again from this time on
+        self._again = 0.0  # a failed store is tried again from this time on
         threads.at_fork(self)
         threads.at_exit(self)
         self.wait_sent(deadline)
 
-    # -- for who learns --
+    # -- for learning --
 
     def learned(self) -> None:
-        """Have new events sent soon; without a folder a step waits for that at its end."""
+        """Send new events soon; without a folder a step waits for it at its end."""
         self._ask(SHARED_LIMITS.gather_seconds, send_only=True)
         budget = this_step()
         if self._events.folder is None and budget is not None:
             budget.last[self.acknowledge] = None
 
     def acknowledge(self) -> None:
-        """Wait a moment for the store to have what was learned, where nothing else outlives the process."""
+        """Wait briefly until the store has the learned events, if only the store outlives the process."""
         if self._events.folder is None:
             self.wait_sent(None)
 
     def poll(self, *, at_once: bool = False) -> None:
-        """Have others' events fetched if that is due, and wait a moment; `at_once`: now, and up to the deadline.
+        """Fetch others' events if that is due, and wait briefly; `at_once`: now, and up to the deadline.
 
         Not under the lock.
         """
@@ -123,7 +124,7 @@ class SharedLog:
             self.wait_sent(self._deadline if at_once else None)
 
     def waiting(self) -> list[str]:
-        """Return a sentence on a store that fails or does not answer, and on what waits for it."""
+        """Return a sentence on a store that fails or does not answer, and on the waiting events."""
         name = f"The shared store ({type(self._items.store).__name__})"
         calling = self._items.calling
         hangs = 0.0 if calling is None else time.monotonic() - calling
@@ -141,16 +142,16 @@ class SharedLog:
         return [problem]
 
     def forget(self, gone: Forgotten) -> int:
-        """Remove from the store what the graph of this worker has forgotten. Not under the lock.
+        """Remove from the store the data that the graph of this worker has forgotten. Not under the lock.
 
-        If the store does not do it in time (StorageError), it is tried again as long as this process runs.
+        If it takes too long (StorageError), it is tried again as long as this process runs.
         """
 
         def is_done() -> bool:
             return not any(waiting is gone for waiting in self._to_forget)
 
         with self._changed:
-            # Kept until a snapshot without it is written, although this call may give up before.
+            # Kept until a snapshot without the data is written, even if this call gives up before.
             self._to_forget.append(gone)
         self._ask()
         if not self.wait(is_done, self._deadline):
@@ -170,7 +171,7 @@ class SharedLog:
             self._events.say("the shared store did not answer at the end: what waited for it is lost")
 
     def stop(self, end: float) -> bool:
-        """Send at exit what waits; return True if the store has it."""
+        """Send waiting events at exit; return True if the store has them."""
         sent = self.wait_sent(max(0.0, end - time.monotonic()))
         with self._changed:
             self.closed = True
@@ -178,7 +179,7 @@ class SharedLog:
         return sent
 
     def forked(self) -> None:
-        """Go on in a forked child: the thread is the parent's. Without a folder the child is another worker."""
+        """Continue in a forked child: the thread is the parent's. Without a folder the child is another worker."""
         self.thread = None
         self._items.calling = None
         self.snapshots.process = uuid.uuid4().hex
@@ -192,12 +193,12 @@ class SharedLog:
     def _ask(self, after: float = 0.0, *, send_only: bool = False) -> None:
         with self._changed:
             self._asked += 1
-            # A look that somebody asked for is not skipped because another only sends.
+            # A requested reading is not skipped because another round only sends.
             self._only_send = self._only_send and send_only
         self._wake(after)
 
     def wait_sent(self, seconds: float | None) -> bool:
-        """Wait for a round that begins after all that was learned, and asked for, until now."""
+        """Wait for a round that begins after all events and requests until now."""
         wanted = self._asked
 
         def is_done() -> bool:
@@ -208,7 +209,7 @@ class SharedLog:
     def wait(self, done: Callable[[], bool], seconds: float | None) -> bool:
         """Wake the thread and wait for it; return True if it is done, False if the store failed or took too long.
 
-        `seconds`: for one call of the store; None: for all, what is left of a step's patience.
+        `seconds`: for one call of the store; None means the rest of a step's patience for all calls.
         """
         wait = _Wait(time.monotonic(), seconds)
         budget = this_step()
@@ -258,7 +259,7 @@ class SharedLog:
                 self._failure = ""
 
     def _wait_for_a_round(self) -> bool:
-        """Return True once a round is due, False where the thread is to end."""
+        """Return True once a round is due, False if the thread should end."""
         with self._changed:
             while not self.closed:
                 left = max(self._due, self._again) - time.monotonic()
@@ -273,7 +274,7 @@ class SharedLog:
 
     def _note_failure(self, error: Exception) -> None:
         self._failure = type(error).__name__
-        # After a failure others' events are looked for at once.
+        # After a failure others' events are fetched at once.
         self._polled = float("-inf")
         if not self.closed:
             self._items.say(f"the store failed ({self._failure}); it will be tried again", error)
@@ -285,12 +286,12 @@ class SharedLog:
             self._changed.notify_all()
 
     def _exchange(self) -> None:
-        """Do one round: send what waits, fetch what others wrote, and write the snapshot that is due."""
+        """Do one round: send waiting events, fetch those of others, and write a due snapshot."""
         with self._changed:
             asked = self._asked
             now = time.monotonic()
             only_send = self._only_send and self._events.folder is None
-            self._only_send = True  # until somebody asks for more
+            self._only_send = True  # until the next request
         looks = not only_send or now - self._polled >= SHARED_LIMITS.poll_seconds
         if looks:
             self._exchange_all()
@@ -312,7 +313,7 @@ class SharedLog:
             if not self.worker.identify(view):
                 goal = None
                 continue
-            if not self._follow(view):  # first, so that nothing is sent that others have forgotten
+            if not self._follow(view):  # first, so that data that others have forgotten is not sent
                 continue
             if goal is None:
                 goal = self.worker.count()
@@ -331,7 +332,7 @@ class SharedLog:
         return self._items.view(me, sent)
 
     def _tidy(self) -> None:
-        """Keep the local log short, and without what was forgotten."""
+        """Keep the local log short, and without forgotten data."""
         with self._events.lock:
             self._events.refresh()
             if self._events.folder is None:
@@ -349,7 +350,7 @@ class SharedLog:
     # -- sending and fetching --
 
     def _push(self, me: str, head: int, end: int) -> None:
-        """Send own events from the store's head on; those that both snapshots hold are deleted there, and not sent."""
+        """Send own events from the store's head on; events in both snapshots are deleted there, and not sent."""
         if head >= end:
             return
         last = max(head, self.worker.held)
@@ -358,7 +359,7 @@ class SharedLog:
             rows = self.worker.read(start, last)
             ops: list[Op] = []
             for number in range(start, last):
-                row = rows.get(number) or EMPTY  # of a damaged row the others learn its number alone
+                row = rows.get(number) or EMPTY  # for a damaged row the others get only its number
                 ops.append(self._items.put("log", item_key(number), event_to_plain(row), me))
             ops.append(self._items.put("workers", me, WorkerHead(last, self._now()).to_plain()))
             self._items.batch(ops)
@@ -395,7 +396,7 @@ class SharedLog:
             for place, item in zip(some, self._items.batch(ops), strict=True):
                 if item is None:
                     missing.add(place.worker)
-                elif place.worker not in missing:  # else it would leave a gap
+                elif place.worker not in missing:  # otherwise it would leave a gap
                     row = event_from_plain(item.value)
                     fetched.rows.append(row.columns(place.worker, place.number))
                     fetched.cursors[place.worker] = place.number + 1
@@ -405,12 +406,13 @@ class SharedLog:
     # -- snapshots --
 
     def _follow(self, view: StoreView) -> bool:
-        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one;
-        return False if that one was replaced meanwhile."""
+        """Begin in an empty store; restart from the newest snapshot if its events cannot be fetched one by one; return
+        False if that snapshot was replaced meanwhile.
+        """
         known, era = self.worker.cursors, self.worker.era
         is_alone = view.latest is None and view.heads.keys() <= {view.me}
         if known is None and is_alone and self._events.folder is not None:
-            # An empty store takes over what a folder learned alone.
+            # An empty store takes over the events of a folder that learned alone.
             self.worker.begin()
             if self._events.upto:  # it learned alone, and may have deleted events
                 self.snapshots.write(view)
@@ -427,7 +429,7 @@ class SharedLog:
         return True
 
     def _restart(self, view: StoreView, era: str, found: ReadSnapshot | None) -> None:
-        """Take a snapshot, or nothing, in place of the graph."""
+        """Replace the graph by a snapshot, or by an empty graph."""
         state: Values | None = None
         cursors: dict[str, int] = {}
         new: Values = {}
@@ -451,10 +453,10 @@ class SharedLog:
                 self._to_forget.append(gone)
 
     def _withdraw_noted(self, me: str, after: str, upto: str) -> list[Forgotten]:
-        """Blank own events of what others forgot from one era to another.
+        """Blank own events of data that others forgot from one era to another.
 
         Returns:
-            what was sent after its note, so that others may have read it.
+            Data that was sent after its note, so that others may have read it.
         """
         late: list[Forgotten] = []
         for note in self._items.notes():
@@ -467,7 +469,7 @@ class SharedLog:
         return late
 
     def _write_snapshots(self, view: StoreView) -> bool:
-        """Write the snapshots that are due; return False if the round is to look again."""
+        """Write the due snapshots; return False if the round should read the store again."""
         if self._to_forget:
             self._write_forgetting(view, self._to_forget[0])
             return False
@@ -477,7 +479,7 @@ class SharedLog:
         new = 0
         for worker, head in view.heads.items():
             new += max(0, head.events - held.get(worker, 0))
-        share = 1 + int(view.me[:4], 16) / 0x10000  # so that not all write one at the same time
+        share = 1 + int(view.me[:4], 16) / 0x10000  # so that workers do not write snapshots at the same time
         if new >= share * SHARED_LIMITS.snapshot_every and not self._events.read_only:
             dead = self._dead_workers(view)
             if 2 * len(dead) <= len(view.heads):
@@ -487,14 +489,14 @@ class SharedLog:
 
     def _write_forgetting(self, view: StoreView, gone: Forgotten) -> None:
         if not self.snapshots.write(view, gone):
-            time.sleep(uuid.uuid4().int % 100 / 1000)  # so that two who forget at once do not meet again
+            time.sleep(uuid.uuid4().int % 100 / 1000)  # so that two workers that forget at once do not collide again
             return
         with self._changed:
             self._to_forget = [waiting for waiting in self._to_forget if waiting is not gone]
             self._changed.notify_all()
 
     def _dead_workers(self, view: StoreView) -> list[str]:
-        """Return other workers that sent nothing for long, all of whose events this one has."""
+        """Return other workers without events for a long time, whose events this worker has completely."""
         cursors = self.worker.cursors or {}
         before = self._now() - SHARED_LIMITS.dead_seconds
         dead: list[str] = []
@@ -513,7 +515,7 @@ class _Wait:
     patience: float = 0.0
 
     def left(self, now: float, calling: float | None) -> float:
-        """Return the seconds that are left, given since when a call is under way."""
+        """Return the remaining seconds, given the start of the running call."""
         since = self.begun if calling is None else calling
         if self.seconds is not None:
             return max(self.begun, since) + self.seconds - now
@@ -528,7 +530,7 @@ class _EventPlace:
 
 @dataclass(slots=True)
 class _Fetched:
-    """Others' events: columns of `INSERT`, how many each worker's log now has here, and whether none is missing."""
+    """Others' events: columns of `INSERT`, the number of each worker's events here, and whether all are present."""
 
     cursors: dict[str, int]
     rows: list[dict[str, str | int | None]] = field(default_factory=list)
@@ -536,7 +538,7 @@ class _Fetched:
 
 
 def _is_behind(view: StoreView, cursors: dict[str, int]) -> bool:
-    """Return True if events of another worker that are not here were deleted from its log."""
+    """Return True if another worker's log has deleted events that are missing here."""
     for worker, begin in view.begins.items():
         if worker != view.me and cursors.get(worker, 0) < begin:
             return True

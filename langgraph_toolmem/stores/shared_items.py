@@ -1,5 +1,5 @@
-"""Items of a shared store: where they are, and what they say. A ``BaseStore`` has no transactions, so each item has one
-writer, or all who write it write the same:
+"""Items of a shared store: their places and contents. A ``BaseStore`` has no transactions, so each item has one writer,
+or all of its writers write the same:
 
 ``(*root, "log", worker)``    the worker's events, numbered from 0 without gaps: ``k`` key, ``u`` user, ``r`` run, ``b``
 ``(*root, "workers")``        how many events each has (``n``), and when it wrote the last (``t``)
@@ -35,19 +35,19 @@ class SharedLimits:
     Attributes:
         page: items that are read or written in one call.
         part_bytes: length of a part of a snapshot.
-        snapshot_every: events that no snapshot holds from which a worker writes one (up to twice as many: each its own
-            number).
+        snapshot_every: number of events outside snapshots from which a worker writes one (up to twice as many: each
+            worker has its own number).
         gather_seconds: events wait so long for others, to be sent with them.
-        poll_seconds: steps have others' events looked for at most this often.
+        poll_seconds: steps fetch others' events at most this often.
         idle_seconds: the thread ends after so long without work.
-        first_pause: seconds before a store that failed is asked again; doubled up to the longest.
+        first_pause: seconds before a failed store is tried again; doubled up to the longest.
         longest_pause: in seconds.
-        attempts: looks of one round while others write.
-        missing_attempts: looks of one round for events that are missing, which the next round asks for again.
+        attempts: readings of one round while others write.
+        missing_attempts: readings of one round for missing events, which the next round requests again.
         lease_seconds: a snapshot whose announcement is unconfirmed and older than this has a writer that was killed, or
             gives up.
-        dead_seconds: a worker that sent nothing for so long may be taken off the list.
-        forgotten_seconds: notes of what was forgotten are kept so long.
+        dead_seconds: a worker without events for so long may be removed from the list.
+        forgotten_seconds: notes of forgotten data are kept so long.
     """
 
     page: int = 500
@@ -74,9 +74,9 @@ class SharedSnapshot:
 
     Attributes:
         id: increases from one to the next.
-        era: id of its first snapshot: "" or the last one that forgot something.
+        era: id of its first snapshot: "" or the last one that forgot data.
         parts: number of its parts.
-        cursors: events of each worker that are in it.
+        cursors: number of each worker's events in it.
         begins: events below these are in the snapshot before it, too; they are deleted.
         left: events below these have been deleted.
         by: its process.
@@ -108,7 +108,7 @@ class SharedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ForgettingNote:
-    """A user or runs that a snapshot was the first without.
+    """A user or runs that were removed with a snapshot.
 
     Attributes:
         id: of the snapshot.
@@ -143,16 +143,16 @@ class WorkerHead:
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> WorkerHead:
-        """Return the head; raise KeyError, TypeError or ValueError if the item has no such values."""
+        """Return the head; raise KeyError, TypeError or ValueError if the item has other values."""
         return WorkerHead(int(plain["n"]), float(plain["t"]))
 
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """The state of the store at a look, and of this worker just before.
+    """The state of the store when read, and of this worker just before.
 
     Attributes:
-        me: name of this worker, "" if it has none.
+        me: name of this worker, or "".
         sent: events that this worker knows to be in the store.
         heads: of all workers, by name.
         snapshots: all of them.
@@ -189,7 +189,7 @@ def event_to_plain(row: Row) -> Values:
 
 
 def event_from_plain(plain: Mapping[str, Any]) -> Row:
-    """Return the row of an event's item; an empty one if no worker of this package wrote the item."""
+    """Return the row of an event's item; an empty one if the item was not written by this package."""
     key, body = plain.get("k"), plain.get("b")
     if isinstance(body, str) and (key is None or isinstance(key, str)):
         return Row(key, str(plain.get("u")), str(plain.get("r")), body)
@@ -205,7 +205,7 @@ class SharedItems:
     """Reads and writes items of a store under one root.
 
     Attributes:
-        calling: since when a call is under way, by ``time.monotonic``.
+        calling: start of the running call, by ``time.monotonic``.
     """
 
     def __init__(self, store: BaseStore, namespace: tuple[str, ...]) -> None:
@@ -237,7 +237,7 @@ class SharedItems:
     # -- operations --
 
     def get(self, kind: str, key: str, *of: str) -> GetOp:
-        # Reading an item must not renew a time to live that the host's store sets.
+        # Reading an item must not renew a time to live of the host's store.
         return GetOp((*self.root, kind, *of), key, refresh_ttl=False)
 
     def put(self, kind: str, key: str, value: Values, *of: str) -> PutOp:
@@ -265,7 +265,7 @@ class SharedItems:
         """Yield all items of a kind, given their first page."""
         for offset in count(SHARED_LIMITS.page, SHARED_LIMITS.page):
             for item in page:
-                # A store may match more than was asked for: longer namespaces, or a wildcard in a label.
+                # A store may match more than requested: longer namespaces, or a wildcard in a label.
                 if item.namespace == (*self.root, kind):
                     yield item
             if len(page) < SHARED_LIMITS.page:
@@ -273,13 +273,13 @@ class SharedItems:
             [page] = self.batch([self.search(kind, offset)])
 
     def notes(self) -> list[ForgettingNote]:
-        """Return what was forgotten, in the store's order."""
+        """Return the notes of forgotten data, in the store's order."""
         [page] = self.batch([self.search("forgotten")])
         return [ForgettingNote.from_plain(item.key, item.value) for item in self.pages("forgotten", page)]
 
     def view(self, me: str, sent: int) -> StoreView:
         """Look at the store, for a worker of a name ("" if it has none) that has sent some events."""
-        mine = self.get("workers", me or "-")  # pages may miss what changes meanwhile
+        mine = self.get("workers", me or "-")  # pages may miss items that change meanwhile
         workers, index, own = self.batch([self.search("workers"), self.search("index"), mine])
         heads: dict[str, WorkerHead] = {}
         for item in self.pages("workers", workers):
@@ -301,7 +301,7 @@ class SharedItems:
 
 
 def _confirmed_of_newest_era(snapshots: Iterable[SharedSnapshot]) -> list[SharedSnapshot]:
-    """Return the snapshots that count, the newest first. A graph of an older era holds what was forgotten since."""
+    """Return the valid snapshots, the newest first. A graph of an older era contains data that was forgotten since."""
     era = ""
     for snapshot in snapshots:
         if snapshot.done:
@@ -320,9 +320,9 @@ def encode_namespace(namespace: tuple[str, ...]) -> tuple[str, ...]:
     labels: list[str] = []
     for label in namespace:
         encoded = label
-        for special in "=.\0":  # "=" first: it marks the others
+        for special in "=.\0":  # "=" first: it marks the other replacements
             encoded = encoded.replace(special, f"={ord(special):02X}")
         labels.append(encoded or "=")
-    if labels[:1] == ["langgraph"]:  # the one word that a store refuses as the first label
+    if labels[:1] == ["langgraph"]:  # the only word that a store refuses as the first label
         labels[0] = f"={ord('l'):02X}anggraph"
     return tuple(labels)

@@ -1,10 +1,10 @@
 """Snapshots of a shared store: written by one worker, read by those that lack older events.
 
 A snapshot is announced before its parts are written, and the announcement renewed with them: a lease. Its writer then
-looks again, and confirms it unless another one stands against it: of two writers, at least one sees the other. Two
-snapshots stay, and the logs go as far back as the older one.
+reads again, and confirms it unless another snapshot conflicts with it: of two writers, at least one sees the other. Two
+snapshots are kept, and the logs reach back to the older one.
 
-Forgetting is a snapshot of a new *era*: it stands alone, and everybody restarts from it.
+Forgetting is a snapshot of a new *era*: it is the only snapshot, and all workers restart from it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SharedSnapshots:
     # -- reading --
 
     def read(self, view: StoreView) -> ReadSnapshot | None:
-        """Return the newest snapshot that can be read; None if there is none."""
+        """Return the newest readable snapshot, or None."""
         for announced in view.newest:
             behind = [worker for worker, begin in view.begins.items() if announced.cursors.get(worker, 0) < begin]
             if behind:
@@ -102,19 +102,21 @@ class SharedSnapshots:
     # -- writing --
 
     def write(self, view: StoreView, gone: Forgotten | None = None, dead: Sequence[str] = ()) -> bool:
-        """Store the graph; delete the events that the snapshot before it holds, and what nobody needs.
+        """Store the graph; delete the events of the snapshot before it, and outdated items.
 
-        With `gone` (not in the graph) or `dead` workers (taken off the list: nobody would know that he lacks their
-        events) a new era begins. Return False if another worker wrote one meanwhile, or this one took too long.
+        With `gone` (not in the graph) or `dead` workers (removed from the list: a worker would not know that it lacks
+        their events) a new era begins. Return False if another worker wrote a snapshot meanwhile, or this worker took
+        too long.
         """
         captured = self._capture()
-        # A snapshot of another era is no base: its graph holds what was forgotten.
+        # A snapshot of another era cannot be the base: its graph contains forgotten data.
         before = view.latest
         if before is not None and before.era != captured.era:
             before = None
         mine = self._plan(view, captured, before, alone=gone is not None or len(dead) > 0)
         ops = [self._items.announce(mine)]
-        # The note with the announcement: a worker that restarts from the snapshot must know what to forget in its rows.
+        # The note is written with the announcement: a worker that restarts from the snapshot must know what to forget
+        # in its rows.
         if gone is not None:
             note = ForgettingNote(mine.id, gone, mine.at, mine.cursors)
             ops.append(self._items.put("forgotten", mine.id, note.to_plain()))
@@ -140,7 +142,7 @@ class SharedSnapshots:
                 self._events.refresh()
                 cursors, era = self._worker.cursors or {}, self._worker.era
             data = snapshot.dumps(self._events.graph.to_state())
-        # Events are deleted for it, so it must be one that can be read. Not under the lock: it takes a while.
+        # Events are deleted for it, so the snapshot must be readable. Not under the lock, because it takes a while.
         snapshot.check(data)
         text = base64.b64encode(zlib.compress(data, 1)).decode()
         length = SHARED_LIMITS.part_bytes
@@ -179,11 +181,12 @@ class SharedSnapshots:
         )
 
     def _write_parts(self, mine: SharedSnapshot, parts: Sequence[str]) -> SharedSnapshot:
-        """Write the parts while the lease holds; return the announcement as it was renewed last."""
+        """Write the parts while the lease is valid; return the announcement as it was renewed last."""
         for some in batches(enumerate(parts), 4):
             if self._is_over(mine):
                 break
-            # A killed writer must not block the next snapshot for longer than its lease, nor a slow one lose it.
+            # A killed writer must not block the next snapshot for longer than its lease, and a slow one must not lose
+            # it.
             mine = replace(mine, at=self._now())
             ops = [self._items.announce(mine)]
             for number, part in some:
@@ -192,7 +195,7 @@ class SharedSnapshots:
         return mine
 
     def _is_confirmed_by(self, mine: SharedSnapshot, base: str, view: StoreView) -> bool:
-        """Return True if no other snapshot holds what this one lacks, and none begins an era in its place."""
+        """Return True if other snapshots contain no further events, and do not begin an era in its place."""
         for other in view.snapshots:
             if other.id != mine.id and not self._is_stray(other) and _is_against(other, mine, base, view):
                 return False
@@ -207,7 +210,7 @@ class SharedSnapshots:
     # -- deleting --
 
     def _trim(self, mine: SharedSnapshot, before: SharedSnapshot | None, dead: Sequence[str], view: StoreView) -> None:
-        """Delete all other snapshots but the one before in this era, events that both hold, and what is out of date."""
+        """Delete all other snapshots except the one before in this era, events in both of them, and outdated items."""
         stays = {mine.id}
         if before is not None and before.era == mine.era:
             stays.add(before.id)
@@ -244,9 +247,9 @@ def _number(key: str) -> int:
 
 
 def _is_against(other: SharedSnapshot, mine: SharedSnapshot, base: str, view: StoreView) -> bool:
-    """Return True if another snapshot holds events that this one lacks, or begins an era in its place."""
+    """Return True if another snapshot contains events that this one lacks, or begins an era in its place."""
     if other.era > base:
-        # An era that was announced before the round of this one: its writer gives up, or forgets what this one has.
+        # An era that was announced before the round of this one: its writer gives up, or forgets the data of this one.
         gives_up = not other.done and mine.era == mine.id and _number(other.id) < _number(mine.id)
         return not gives_up
     holds = other.begins

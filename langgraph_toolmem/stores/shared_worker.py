@@ -1,7 +1,7 @@
-"""A worker of a shared store: one ``memory.db``, that is all processes of its folder, or one process without a folder.
+"""A worker of a shared store: one ``memory.db`` (all processes of its folder), or one process without a folder.
 
-Table ``meta`` holds its name (``worker``), how many of its events have a number (``numbered``), are in the store
-(``sent``) and in both snapshots of the store (``held``), how many events it has of each other worker (``cursors``), and
+Table ``meta`` contains its name (``worker``), the numbers of its events that are numbered (``numbered``), in the store
+(``sent``) and in both snapshots of the store (``held``), the number of events of each other worker (``cursors``), and
 the era of its graph.
 """
 
@@ -21,12 +21,12 @@ from langgraph_toolmem.stores.shared_items import StoreView
 
 
 class WorkerRows:
-    """The rows of one worker, and what it knows of the others. Safe to use from several threads and processes."""
+    """The rows of one worker, and its knowledge of the others. Safe to use from several threads and processes."""
 
     def __init__(self, database: EventLog) -> None:
         self.database = database
 
-    # -- what the worker knows --
+    # -- knowledge of the worker --
 
     def value(self, name: str, missing: Any) -> Any:
         """Return a value of ``meta``."""
@@ -36,7 +36,7 @@ class WorkerRows:
 
     @property
     def name(self) -> str:
-        """Name of the worker, "" before its first look."""
+        """Name of the worker, "" before its first reading of the store."""
         return str(self.value("worker", ""))
 
     @property
@@ -61,7 +61,7 @@ class WorkerRows:
         return cursors
 
     def waiting(self) -> int:
-        """Return how many events are not in the store yet."""
+        """Return the number of events that are not in the store yet."""
         waiting = (
             "origin = '' AND (number IS NULL OR number >= ifnull((SELECT value FROM meta WHERE name = 'sent'), 0))"
         )
@@ -72,25 +72,27 @@ class WorkerRows:
     # -- changes --
 
     def begin(self) -> None:
-        """Begin to exchange events with a store that holds none."""
+        """Begin to exchange events with an empty store."""
         with self.database.writing() as rows:
             write_meta(rows, {"cursors": "{}"})
 
     def mark_sent(self, end: int) -> None:
-        """Note that events below a number are in the store."""
+        """Record that events below a number are in the store."""
         # The largest: two processes of a folder may send at the same time, and finish in either order.
         with self.database.writing() as rows:
             latest = "max(?, ifnull((SELECT value FROM meta WHERE name = 'sent'), 0))"
             rows.execute(f"INSERT OR REPLACE INTO meta VALUES ('sent', {latest})", (end,))
 
     def begin_era(self, name: str, end: int) -> None:
-        """Note an era whose first snapshot holds all events below a number; unsent ones are not sent any more."""
+        """Record an era whose first snapshot contains all events below a number; unsent ones are no longer sent."""
         with self.database.writing() as rows:
             write_meta(rows, {"era": name, "held": end})
 
     @contextmanager
     def numbered(self) -> Iterator[int]:
-        """Number the events that have none, in a transaction; yield how many this worker has. A number is final."""
+        """Number the events without a number, in a transaction; yield the number of this worker's events. Numbers are
+        final.
+        """
         with self.database.writing() as rows:
             end = int(self.value("numbered", 0))
             new = rows.execute("SELECT seq FROM events WHERE origin = '' AND number IS NULL ORDER BY seq").fetchall()
@@ -101,7 +103,7 @@ class WorkerRows:
             yield end
 
     def count(self) -> int:
-        """Number the events that have none; return how many this worker has."""
+        """Number the events without a number; return the number of this worker's events."""
         with self.numbered() as end:
             return end
 
@@ -111,7 +113,7 @@ class WorkerRows:
         return {each.number: each.row for each in stored}
 
     def withdraw(self, gone: Forgotten, start: int = 0) -> list[int | None]:
-        """Blank what was forgotten among own events from a number on; return their numbers."""
+        """Blank forgotten data among own events from a number on; return their numbers."""
         own = "SELECT seq, user, run, number FROM events WHERE origin = '' AND (number IS NULL OR number >= ?)"
         blank = "UPDATE events SET key = NULL, user = '', run = '', body = '[]', checksum = ? WHERE seq = ?"
         numbers: list[int | None] = []
@@ -124,23 +126,24 @@ class WorkerRows:
         return numbers
 
     def shorten(self, upto: int) -> None:
-        """Delete rows up to one that are in the graph, but those that both snapshots of the store lack."""
+        """Delete rows up to one that are in the graph, except those missing in both snapshots of the store."""
         with self.database.writing() as rows:
             rows.execute(f"DELETE FROM events WHERE seq <= ? AND NOT ({NOT_IN_SNAPSHOTS})", (upto,))
 
-    # -- who the worker is --
+    # -- identity of the worker --
 
     def identify(self, view: StoreView) -> bool:
-        """Return True if this worker is who it was. Else it is a new one: one that never looked, a copy of a folder,
-        one that was restored from a backup (the store has events that it has not) or was taken off the list. What was
-        sent under the old name is another worker's now."""
+        """Return True if this worker's identity is unchanged. Otherwise it is a new worker: one that never read the
+        store, a copy of a folder, one that was restored from a backup (the store has events that it lacks) or was
+        removed from the list. Events that were sent under the old name now belong to another worker.
+        """
         me, numbered = self.name, int(self.value("numbered", 0))
         if me != view.me:
             return False
         has_events = view.head > 0 or not view.sent
         if me and self._place() == self.value("place", None) and view.head <= numbered and has_events:
             return True
-        # Two workers of one name would number different events alike, and overwrite each other's.
+        # Two workers of one name would give different events the same numbers, and overwrite each other's.
         with self.database.writing() as rows:
             if self.name == me:
                 self._rename(rows, view, numbered)
@@ -158,7 +161,7 @@ class WorkerRows:
             rows.execute("UPDATE events SET number = NULL WHERE origin = ''")
             if known is not None:
                 new["cursors"] = json.dumps({**known, me: end})
-        else:  # numbered rows are of a damaged `memory.db`: most were sent, and come back from the store
+        else:  # numbered rows are of a damaged `memory.db`: most were sent, and are fetched from the store
             rows.execute("DELETE FROM events WHERE origin = '' AND number IS NOT NULL")
             rows.execute("DELETE FROM meta WHERE name = 'cursors'")
         new["worker"] = uuid.uuid4().hex
@@ -171,5 +174,5 @@ class WorkerRows:
 
 
 def write_meta(rows: sqlite3.Connection, values: Mapping[str, Any]) -> None:
-    """Write values of ``meta`` in the transaction that is open."""
+    """Write values of ``meta`` in the open transaction."""
     rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())

@@ -1,9 +1,8 @@
-"""Files that hold one plain value, ``graph.pickle`` above all: replaced as a whole, read without running anything.
+"""Files with one plain value, such as ``graph.pickle``: replaced as a whole, read without running code.
 
 Plain means ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None`` and ``bytes``, as a tree. A file is a
-header (mark, format, length, BLAKE2b checksum) and a pickle of protocol 4. The checksum finds accidents. Against a
-hostile file `check_opcodes` runs before anything is unpickled; values that are nested more than 2,000 levels deep are
-refused too.
+header (mark, format, length, BLAKE2b checksum) and a pickle of protocol 4. The checksum detects accidents. Against a
+hostile file `check_opcodes` runs before unpickling; values nested more than 2,000 levels deep are refused too.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def loads(data: bytes) -> Any:
         marshal.dumps(value)  # the quickest way to limit its depth
     except GraphFileError:
         raise
-    except Exception as error:  # a malformed pickle raises nearly anything: KeyError, IndexError, EOFError, ...
+    except Exception as error:  # a malformed pickle may raise almost any error: KeyError, IndexError, EOFError, ...
         raise GraphFileError(f"not a readable pickle: {type(error).__name__}") from error
     return value
 
@@ -87,9 +86,9 @@ def no_collections() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():  # else the host froze its own objects
+            if not gc.get_freeze_count():  # otherwise the host froze its own objects
                 gc.freeze()
-                gc.unfreeze()  # into the oldest generation: the next quick collection does not look at them
+                gc.unfreeze()  # into the oldest generation: the next quick collection does not scan them
             gc.enable()
 
 

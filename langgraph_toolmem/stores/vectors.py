@@ -1,9 +1,9 @@
-"""Texts that are searched by meaning, kept in Chroma: embedded in the memory's folder, in RAM, or on a server.
+"""Texts that are searched by meaning, stored in Chroma: embedded in the memory's folder, in RAM, or on a server.
 
 A collection holds the texts of one kind and namespace (`chroma_collections`). Vectors are always passed in, so Chroma
-downloads no model. Texts of one part of a collection are searched apart from the others (`directions`); only where this
-finds too few rows of a part, Chroma's filter finds the rest: the index may not reach a part of few rows among many
-others. `chroma` opens and closes Chroma and keeps the right to write.
+downloads no model. Texts of one part of a collection are searched separately (`directions`). Only if this finds too few
+rows, Chroma's filter finds the rest: the index may not reach a part of few rows among many others. `chroma` opens and
+closes Chroma and owns the right to write.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PART: Final = "part"
-"""Key of a row's metadata: its part; not there if it has none."""
+"""Key of a row's metadata: its part; missing without a part."""
 OWNERS: Final = "of"
 """Key of a row's metadata: digests of its users and runs."""
 
@@ -51,9 +51,9 @@ class VectorItem:
     """One text to keep; the same id again replaces text and vector.
 
     Attributes:
-        metadata: str, int, float, bool or lists of them, merged into what is there; a value None takes its key away.
-        part: texts of one part are found together, apart from those of others; always one, or "" for all of a kind.
-        owners: digests of the users and runs it comes from, so that it is found when one is forgotten; None: of the
+        metadata: str, int, float, bool or lists of them, merged into existing metadata; a value None removes its key.
+        part: texts of one part are searched separately from others; always one part, or "" for all texts of a kind.
+        owners: digests of the users and runs it comes from, so that it is found when one is forgotten. Defaults to the
             user who is named when it is kept.
     """
 
@@ -73,7 +73,7 @@ class Hit(NamedTuple):
 
 
 class SearchHit(NamedTuple, Generic[T]):
-    """An item that was found, the id of its row, and the cosine of its text and the query, -1 to 1."""
+    """A found item, the id of its row, and the cosine of its text and the query, -1 to 1."""
 
     item: T
     id: str
@@ -81,7 +81,7 @@ class SearchHit(NamedTuple, Generic[T]):
 
 
 def as_stored(hit: Hit) -> Hit:
-    """Return a stored text as it is, for searches that make no items of texts."""
+    """Return a stored text as it is, for searches without items."""
     return hit
 
 
@@ -92,12 +92,12 @@ class VectorStore:
     embedder made the stored vectors. Of several processes on one folder one writes; see `ChromaAccess.may_write`.
 
     Args:
-        folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
+        folder: the memory's folder. None without a client means in memory, where two stores share nothing.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
         turns: see `ChromaAccess`.
 
     Attributes:
-        chroma: opens and closes Chroma, and has the right to write.
+        chroma: opens and closes Chroma, and owns the right to write.
     """
 
     def __init__(
@@ -152,16 +152,16 @@ class VectorStore:
         vectors: Mapping[str, Sequence[float]] | None = None,
         seen: int | None = None,
     ) -> None:
-        """Keep texts. Of two items with one id the later counts. If it fails half-way, do it again.
+        """Keep texts. Of two items with one id the later counts. If it fails half-way, call it again.
 
         Args:
             kind: of the texts.
             items: the texts.
-            vectors: those that are known already, by id.
-            seen: `state` when what is replaced was read.
+            vectors: known vectors, by id.
+            seen: `state` when the replaced rows were read.
 
         Raises:
-            MovedError: another process of the folder wrote to the collection since `seen`; nothing was changed.
+            MovedError: another process of the folder wrote to the collection since `seen`; the collection is unchanged.
         """
         known = dict(vectors or {})
         latest = {item.id: item for item in items}
@@ -176,13 +176,13 @@ class VectorStore:
                 parts.append(item.part)
                 own_vectors.append(known[item.id])
                 texts.append(clean(item.text))
-                metadatas.append(_metadata(item) or None)  # Chroma takes no empty metadata
+                metadatas.append(_metadata(item) or None)  # Chroma refuses empty metadata
             stored = DIRECTIONS.stored(own_vectors, ids, parts)
             columns = {"ids": ids, "embeddings": stored, "documents": texts, "metadatas": metadatas}
             self._write(kind, "upsert", columns, self.embedder.dimension())
 
     def amend(self, kind: str, items: Sequence[VectorItem], *, seen: int | None = None) -> None:
-        """Change metadata and parts of rows whose texts are as they were; what is gone stays gone. `seen`: as above."""
+        """Change metadata and parts of rows with unchanged texts; deleted rows stay deleted. `seen`: as above."""
         for batch in batches(items, CHROMA_LIMITS.batch):
             parts = {item.id: item.part for item in batch}
             for page in self.pages(kind, ["embeddings", "metadatas"], ids=[item.id for item in batch]):
@@ -191,7 +191,7 @@ class VectorStore:
             self._write(kind, "update", {"ids": [item.id for item in batch], "metadatas": metadatas})
 
     def _move(self, kind: str, page: Mapping[str, Any], parts: Mapping[str, str]) -> None:
-        """Give rows whose part is another now the vectors of their new parts."""
+        """Give rows with a new part the vectors of that part."""
         ids, own_vectors, new_parts = [], [], []
         for key, metadata, stored in zip(page["ids"], page["metadatas"], page["embeddings"], strict=True):
             before = str((metadata or {}).get(PART, ""))
@@ -221,9 +221,10 @@ class VectorStore:
                     delete_collection(client, collection)
 
     def scrub(self, kind: str) -> None:
-        """Clear what was deleted of a kind from the disk too: Chroma keeps it in its log and in free room of its files.
+        """Clear deleted texts of a kind from the disk too: Chroma keeps them in its log and in free space of its
+        files.
 
-        Nothing else may write to the kind meanwhile. On a server ``chroma vacuum`` does it.
+        The kind must not be written meanwhile. On a server ``chroma vacuum`` does it.
         """
         if self.empty or self.chroma.folder is None:
             return
@@ -295,12 +296,12 @@ class VectorStore:
         return text
 
     def state(self, kind: str) -> int | None:
-        """Return a number that moves with every write to a kind by any process; None where nobody can tell."""
+        """Return a number that changes with every write to a kind by any process; None if unknown."""
         del kind
         return None
 
     def get(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
-        """Return the texts with these ids that are there, in the order asked; or all."""
+        """Return the existing texts with these ids, in the given order; or all."""
         if ids is None:
             return list(self.each(kind))
         wanted = list(dict.fromkeys(ids))
@@ -311,7 +312,7 @@ class VectorStore:
         return [hits[key] for key in wanted if key in hits]
 
     def each(self, kind: str, *, owner: str = "", start: int = 0) -> Iterator[Hit]:
-        """Yield texts in the order in which they came first, from one on; those of an owner (digest) if named."""
+        """Yield texts in the order of their first arrival, from one on; those of an owner (digest) if named."""
         for page in self.pages(kind, owner=owner, start=start):
             yield from _hits(page)
 
@@ -360,7 +361,7 @@ class VectorStore:
         return self._on(kind, "count", _count, 0)
 
     def labels(self) -> set[CollectionLabel]:
-        """Return the labels of all collections of this memory, whatever their namespace."""
+        """Return the labels of all collections of this memory, in all namespaces."""
         labels: set[CollectionLabel] = set()
         if self.empty:
             return labels
@@ -383,7 +384,7 @@ class VectorStore:
         return sorted(label.kind for label in self.labels() if label.namespace == self.namespace)
 
     def vectors_of(self, kind: str, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        """Return the stored vectors of texts, given by id, that are there as given."""
+        """Return the stored vectors of texts, given by id, for unchanged texts."""
         vectors: dict[str, Sequence[float]] = {}
         for page in self.pages(kind, ["documents", "embeddings"], ids=list(texts)):
             for key, document, stored in zip(page["ids"], page["documents"], page["embeddings"], strict=True):
@@ -403,7 +404,7 @@ class VectorStore:
         return collection_name(self.chroma.prefix, kind, self.namespace)
 
     def _collection(self, client: Any, kind: str, dimension: int | None = None, *, make: bool = False) -> Any | None:
-        """Return the collection, checked for vectors of that length; None if there is none and none is to be made."""
+        """Return the collection, checked for vectors of that length; None if it does not exist and must not be made."""
         name = self._name(kind)
         known = self.chroma.shared.collections.get(name)
         if known is None:
@@ -445,7 +446,7 @@ class VectorStore:
         *,
         make: bool = False,
     ) -> T:
-        """Do something with a collection; once more if another process replaced it meanwhile."""
+        """Call a function with a collection; once more if another process replaced it meanwhile."""
         if self.empty and not make:
             return missing
         for last in (False, True):
@@ -465,7 +466,7 @@ class VectorStore:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Rows of a part; `is_full` if Chroma gave as many rows as were asked, of any part."""
+    """Rows of a part; `is_full` if Chroma returned as many rows as requested, of any part."""
 
     hits: list[SearchHit[Any]]
     is_full: bool
@@ -510,14 +511,14 @@ class _Fetch:
 
 
 class TextVectors:
-    """Vectors of texts about tools, made once: a next process with the same tools embeds nothing."""
+    """Vectors of texts about tools, made once: another process with the same tools does not embed them again."""
 
     def __init__(self, vectors: VectorStore, kind: str) -> None:
         self._vectors = vectors
         self._kind = kind
 
     def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        """Return the vector of each text by name, as stored if the text is the same."""
+        """Return the vector of each text by name; stored ones for unchanged texts."""
         vectors = self._vectors.vectors_of(self._kind, texts)
         missing = [name for name in texts if name not in vectors]
         for batch in batches(missing, CHROMA_LIMITS.batch):
@@ -545,7 +546,7 @@ def _metadata(item: VectorItem) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for key, value in item.metadata.items():
         if isinstance(value, str):
-            value = clean(value)  # Chroma's Rust part takes no lone surrogates
+            value = clean(value)  # Chroma's Rust part refuses lone surrogates
         metadata[key] = value
     if item.owners is not None:
         metadata[OWNERS] = list(item.owners) or None

@@ -1,9 +1,9 @@
-"""The log of a SQLite file (``memory.db-wal``): frames that were cut off or damaged, and what lies behind them.
+"""The log of a SQLite file (``memory.db-wal``): truncated or damaged frames, and the frames after them.
 
-A frame is a page with a checksum that includes those of all frames before it. SQLite takes the frames up to the first
-wrong one, and says nothing of the others. Its index (``memory.db-shm``) still knows how many frames were committed, and
-each later frame can be checked by the checksum that stands in the frame before it.
-The format: https://www.sqlite.org/fileformat2.html#walformat and https://www.sqlite.org/walformat.html.
+A frame is a page with a checksum that includes those of all frames before it. SQLite reads the frames up to the first
+wrong one, and ignores the others silently. Its index (``memory.db-shm``) still has the number of committed frames, and
+each later frame can be checked by the checksum in the frame before it. The format:
+https://www.sqlite.org/fileformat2.html#walformat and https://www.sqlite.org/walformat.html.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_WAL_BYTES: Final = 64 << 20
-"""A longer log is not looked at: each page takes 50 microseconds, and SQLite keeps a log at 4 MB if it can."""
+"""A longer log is not read: each page takes 50 microseconds, and SQLite keeps a log at 4 MB if it can."""
 _LOG_HEAD: Final = struct.Struct(">8I")  # mark, format, size of a page, checkpoint, salts, checksum
 _FRAME_HEAD: Final = struct.Struct(">6I")  # number of the page, pages after a commit (else 0), salts, checksum
 
@@ -24,7 +24,7 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class LostFrames:
-    """Frames that SQLite leaves out: `number` of them; `image` is the database with all frames that are whole."""
+    """Frames that SQLite leaves out: `number` of them; `image` is the database with all whole frames."""
 
     number: int
     image: bytes
@@ -50,7 +50,7 @@ class _Frame:
 
 
 def find_lost_frames(path: Path) -> LostFrames | None:
-    """Return the frames that SQLite will leave out when it opens a database; None if it will take all.
+    """Return the frames that SQLite will leave out when it opens a database, or None.
 
     Call it while this process has no connection to the file.
     """
@@ -100,21 +100,21 @@ def _page_size(path: Path) -> int:
 
 def _read_index(path: Path) -> tuple[int, Pair | None]:
     """Return the number of committed frames and the salts of their log; (0, None) if the index cannot be used."""
-    length = 48  # of the head, which stands there twice
+    length = 48  # of the head, which is there twice
     try:
         with path.open("rb") as file:
             heads = file.read(2 * length)
     except OSError:
         return 0, None
     first, second = heads[:length], heads[length:]
-    if len(second) < length or first != second:  # it is being written
+    if len(second) < length or first != second:  # another process is writing it
         return 0, None
-    # The salts are in the byte order of the log, all else in that of the machine.
+    # The salts are in the byte order of the log, other fields in that of the machine.
     return struct.unpack_from("=I", first, 16)[0], struct.unpack_from(">2I", first, 32)
 
 
 def _frames(log: memoryview, head: _Head) -> Iterator[_Frame]:
-    """Yield the frames of one generation of the log. A log that began anew still holds older frames at its end."""
+    """Yield the frames of one generation of the log. A restarted log still contains older frames at its end."""
     step = _FRAME_HEAD.size + head.page_size
     places = range(_LOG_HEAD.size, len(log) - step + 1, step)
     own = 0  # number of frames up to the last one of this generation
@@ -149,7 +149,7 @@ def _whole_beginning(frames: list[_Frame]) -> list[_Frame]:
 
 
 def _last_commit(frames: list[_Frame]) -> int:
-    """Return the number of frames up to the last one that is whole and ends a transaction."""
+    """Return the number of frames up to the last whole one that ends a transaction."""
     last = 0
     for number, frame in enumerate(frames, 1):
         if frame.whole and frame.commits:

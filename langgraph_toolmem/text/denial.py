@@ -1,7 +1,7 @@
 """Words that negate, withdraw or postpone a request, in the languages with most speakers.
 
-They matter only for words without a record: a word that earlier requests with the same call contained says nothing.
-Affixes are not in the list, so Turkish and Korean requests that negate by the verb's ending alone are not recognised.
+They matter only for words without a record: a word of earlier requests with the same call is accepted. Affixes are not
+in the list, so Turkish and Korean requests that negate only by the verb's ending are not recognised.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _denying() -> frozenset[str]:
     for line in by_language:
         for entry in line.split():
             # `words` splits "取消" into two characters and their pair: a character alone occurs in other words, so the
-            # longest part stands for the entry.
+            # longest part represents the entry.
             denying.add(max(words(entry), key=len))
     return frozenset(denying)
 

@@ -1,9 +1,9 @@
-"""Embedders: the built-in one, and from what a developer may pass one small object with a stable name.
+"""Embedders: the built-in one, and a small wrapper with a stable name for a developer's setting.
 
 `LexicalEmbedder` is a bag of words and of parts of words: no model, no download, the same vector in every process.
 `resolve_embedder` takes ``None`` (the built-in lexical embedder), a LangChain ``Embeddings``, or a text:
-``"sentence-transformers:<name or folder>"`` or ``"provider:model"``. Nothing is imported, downloaded or asked
-before the first vector is needed. Every vector that comes out is a list of finite floats of length 1.
+``"sentence-transformers:<name or folder>"`` or ``"provider:model"``. Imports, downloads and calls happen when the first
+vector is needed. Every returned vector is a list of finite floats of length 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LexicalEmbedder(Embeddings):
     """The built-in embedder.
 
     Args:
-        dimension: length of the dense vectors. `sparse` does not fold: prefer it where it can be used.
+        dimension: length of the dense vectors. `sparse` does not fold, so prefer it if possible.
 
     Attributes:
         version: raised with every change of a text's vector, so that stored vectors are rebuilt.
@@ -71,7 +71,7 @@ class LexicalEmbedder(Embeddings):
             dense[(key >> 1) % self.dimension] += weight
         length = math.hypot(*dense)
         if length == 0.0:
-            # Every feature met its opposite: as rare as it is real.
+            # Every feature met its opposite: rare, but possible.
             dense[0] = length = 1.0
         return [value / length for value in dense]
 
@@ -81,7 +81,7 @@ class LexicalEmbedder(Embeddings):
 
 def _weighted(text: str) -> dict[str, float]:
     """Return the weighted features of a text, and parts of its words."""
-    # Without parts of words an approximate index misses texts, since many are equally far from each other.
+    # Without parts of words an approximate index misses texts, because many have equal distances.
     part_weight = 0.25
     weights = features(text)
     for stem in list(weights):
@@ -91,12 +91,12 @@ def _weighted(text: str) -> dict[str, float]:
 
 
 class Embedder:
-    """An embedder with an identity, loaded at its first use, whose answers are checked.
+    """An embedder with an identity, loaded at its first use, with checked answers.
 
     Args:
         name: identity stored with the vectors: the same name means vectors that can be compared.
         load: makes the LangChain ``Embeddings``. Called once, at the first text, under a lock.
-        builtin: the answers come from `LexicalEmbedder`, so a lexical index says the same, better.
+        builtin: True if the answers come from `LexicalEmbedder`, so that a lexical index is more exact.
     """
 
     def __init__(self, name: str, load: Callable[[], Embeddings], *, builtin: bool = False) -> None:
@@ -171,7 +171,7 @@ class Embedder:
 
     def _checked(self, answer: Any, expected: int) -> list[list[float]]:
         """Return an embedder's answer as vectors of length 1. Raise StorageError if it cannot be used."""
-        # At the first vector: it takes long to load.
+        # At the first vector, because it takes long to load.
         import numpy as np
 
         try:
@@ -179,7 +179,7 @@ class Embedder:
             count, dimension = vectors.shape
         except (TypeError, ValueError) as error:
             raise StorageError(f"The embedder {self.name!r} answered with something that is not vectors.") from error
-        # A vector too few would be stored with another text.
+        # A missing vector would assign the following ones to wrong texts.
         if count != expected:
             raise StorageError(f"The embedder {self.name!r} gave {count} vectors, not {expected}.")
         # Chroma's collections have one dimension, and refuse another one at each write.
@@ -199,14 +199,13 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
     """Return the embedder for a developer's setting, without loading it.
 
     Args:
-        spec: ``None``: the built-in lexical embedder. LangChain ``Embeddings``: named after its class and
-            model. ``"sentence-transformers:<name or folder>"``: a folder is used as it is, a name is looked
-            for on this computer before anything is downloaded. ``"provider:model"``: LangChain's
-            ``init_embeddings``.
+        spec: ``None``: the built-in lexical embedder. LangChain ``Embeddings``: named after its class and model.
+            ``"sentence-transformers:<name or folder>"``: a folder is used as it is, a name is searched on this computer
+            before it is downloaded. ``"provider:model"``: LangChain's ``init_embeddings``.
 
     Raises:
-        MissingExtraError: an optional package is needed and not there.
-        ConfigurationError: none of the above.
+        MissingExtraError: a required optional package is missing.
+        ConfigurationError: `spec` is none of the above.
     """
     if isinstance(spec, Embedder):
         return spec
@@ -226,7 +225,7 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
 
 
 def _returning(embeddings: Embeddings) -> Callable[[], Embeddings]:
-    """Return what an `Embedder` loads where there is nothing to load."""
+    """Return an embedder that needs no loading, for `Embedder`."""
 
     def load() -> Embeddings:
         return embeddings
@@ -256,7 +255,7 @@ def _sentence_transformers(model: str) -> Embedder:
         raise MissingExtraError(what, "embeddings")
     folder = Path(model).expanduser()
     if folder.is_dir():
-        # Named after its content: a folder that was moved keeps the stored vectors, another model in it does not.
+        # Named after its content: a moved folder keeps the stored vectors, another model in it does not.
         name = f"{_SENTENCE_TRANSFORMERS}{folder.resolve().name}@{_fingerprint(folder)}"
         return Embedder(name, _loading_transformer(str(folder)))
     if model.startswith((".", "~", os.sep)):
@@ -277,7 +276,7 @@ class _SentenceTransformer(Embeddings):
     def __init__(self, model: str) -> None:
         module: Any = importlib.import_module("sentence_transformers")
         try:
-            # What is on this machine first: a lookup on the network takes long to fail where there is none.
+            # Local files first: without a network, a look-up takes long to fail.
             self._model: Any = module.SentenceTransformer(model, local_files_only=True)
         except Exception:  # noqa: BLE001 - which error says "not here" differs between versions
             self._model = module.SentenceTransformer(model)
@@ -300,8 +299,8 @@ class _SentenceTransformer(Embeddings):
 def _name_of(embeddings: Embeddings) -> str:
     """``"openai:text-embedding-3-small"`` for ``OpenAIEmbeddings(model="text-embedding-3-small")``.
 
-    The same name as the text form has, where class and provider are called alike, so changing from one
-    form to the other keeps the stored vectors.
+    It equals the name of the text form if class and provider have the same name, so changing the form keeps the stored
+    vectors.
     """
     # LangChain's cache around another embedder gives the same vectors.
     inner = getattr(embeddings, "underlying_embeddings", None)
@@ -328,7 +327,7 @@ def _model_of(embeddings: Embeddings) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return a digest of a model folder that is independent of its place: names, sizes and both ends of each file."""
+    """Return a digest of a model folder that is independent of its path: names, sizes and both ends of each file."""
     # Hashing gigabytes of weights takes seconds.
     end_bytes = 64 * 1024
     digest = blake2b(digest_size=6)
@@ -353,7 +352,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def clean(text: str) -> str:
-    """Return the text without lone surrogates, which models write and no encoder takes: they become ``?``."""
+    """Return the text without lone surrogates, which models write and encoders refuse: they become ``?``."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode()

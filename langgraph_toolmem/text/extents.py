@@ -1,7 +1,7 @@
 """Extents: the possible ends of a value in a text.
 
-"Pay Anna Petit 12.50" holds "Anna", "Anna Petit" and "Anna Petit 12.50" behind "pay". Which of them a tool takes is
-learned, so each possible extent has a name. A word with a capital is taken for a name, and so is a word of a script
+"Pay Anna Petit 12.50" contains "Anna", "Anna Petit" and "Anna Petit 12.50" after "pay". The memory learns which of them
+a tool takes, so each possible extent has a name. A word with a capital counts as a name, and so does a word of a script
 without capitals.
 """
 
@@ -69,14 +69,14 @@ def extents(raw: str, start: int) -> dict[Extent, Span]:
 
 
 def is_open(text: Text, first: int, last: int, *, first_word: bool = False) -> bool:
-    """Return True if a name goes on before or after a span, so that the span may be a part of it.
+    """Return True if a name continues before or after a span, so that the span may be a part of it.
 
-    The first word of a text has a capital anyway; it counts with `first_word`.
+    The first word of a text always has a capital; it counts with `first_word`.
     """
     if not is_name(_original(text, last)) and not is_name(_original(text, first)):
         return False
     end = _joined(text, _run(text, last, numbers=False))
-    # "Maria" goes on in "Maria del Carmen".
+    # "Maria" continues in "Maria del Carmen".
     if end > last:
         return True
     earliest = 1
@@ -86,7 +86,7 @@ def is_open(text: Text, first: int, last: int, *, first_word: bool = False) -> b
 
 
 def name_start(text: Text, index: int) -> int:
-    """Return the first word of the names that end with, or go on after, a word."""
+    """Return the first word of the names that end with a word, or continue after it."""
     while index > 0 and is_name(_original(text, index)) and is_name(_original(text, index - 1)):
         if not _adjacent(text, index - 1):
             break
@@ -101,7 +101,7 @@ def right_of(text: Text, last: int) -> str:
     following = text.words[last + 1]
     if not is_word(following):
         return TEXT_END
-    # Which number follows is the request's own, not a part of the place.
+    # The following number belongs to the request, not to the place.
     if has_digit(following):
         return A_NUMBER
     return following
@@ -121,7 +121,7 @@ def after_name(text: Text, last: int) -> str:
 
 def until(text: Text, start: int, right: str) -> Span | None:
     """Return the span from word `start` to the word before `right`; None if `right` does not follow soon."""
-    max_words = 6  # of a value: in a longer text the word may belong to something else
+    max_words = 6  # of a value: in a longer text the word may be unrelated
     for last in range(start, min(start + max_words, len(text.words))):
         if not is_word(text.words[last]):
             return None
@@ -138,7 +138,7 @@ def _original(text: Text, index: int) -> str:
 
 
 def _adjacent(text: Text, index: int) -> bool:
-    """Return True if word `index` and the next one stand in one line."""
+    """Return True if word `index` and the next one are in one line."""
     return "\n" not in text.raw[text.ends[index] : text.starts[index + 1]]
 
 
@@ -155,7 +155,7 @@ def _run(text: Text, start: int, *, numbers: bool) -> int:
 
 
 def _joined(text: Text, end: int) -> int:
-    """Return the last word of a name that goes on after joiners: "Maria" -> "Maria del Carmen"."""
+    """Return the last word of a name that continues after joiners: "Maria" -> "Maria del Carmen"."""
     while True:
         following = _after_joiners(text, end)
         if following is None:
@@ -164,7 +164,7 @@ def _joined(text: Text, end: int) -> int:
 
 
 def _after_joiners(text: Text, end: int) -> int | None:
-    """Return the word at which a name goes on after one or two joiners, in the same line."""
+    """Return the word at which a name continues after one or two joiners, in the same line."""
     max_joiners = 2  # "Count of the Alps"
     following = end + 1
     while following < len(text.words) and following - end <= max_joiners and _joins(text, following):
@@ -179,7 +179,7 @@ def _after_joiners(text: Text, end: int) -> int | None:
 
 
 def _joins(text: Text, index: int) -> bool:
-    """Return True for a word that may stand within a name: "del", "van", "of", "&"."""
+    """Return True for a word that may be inside a name: "del", "van", "of", "&"."""
     max_letters = 3
     token = text.words[index]
     # "Johnson & Johnson".

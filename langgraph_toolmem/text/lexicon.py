@@ -1,4 +1,4 @@
-"""The words of interfaces: verbs of tools, words that say nothing, words that say what sort of value one is.
+"""The words of interfaces: verbs of tools, noise words, and words for the sort of a value.
 
 General English of interfaces, in lower case and singular. All of this is our own choice [O]; the NaviAgent paper
 clusters parameters by embeddings of their descriptions and gives no word lists.
@@ -15,29 +15,29 @@ from langgraph_toolmem.text.words import word_set
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words by what they say in the name of a tool or a parameter.
+    """Words by their meaning in the name of a tool or a parameter.
 
     Attributes:
-        aliases: other spelling -> spelling. ``title`` is what a name is called where things have titles.
-        from_side, to_side: where a value stands if there are two of a kind: ``origin_city``, ``destination_city``.
-        noise: words that say nothing about what a value or a tool is of, as long as others are left.
-        generic: words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose.
-        reading: verbs of tools that leave the world as it is.
+        aliases: other spelling -> spelling. ``title`` is a name of things with titles.
+        from_side, to_side: the side of a value if there are two of a kind: ``origin_city``, ``destination_city``.
+        noise: words without meaning for the owner of a value or the subject of a tool, as long as others are left.
+        generic: words for the sort of a value, not its owner: ``id`` needs an owner.
+        reading: verbs of tools that do not change the world.
         changing: verbs of tools that change it.
         verbs: words that begin the name of a tool.
-        strict_verbs: verbs that are no nouns as well.
-        acts: words that begin what a user asks for.
-        prepositions: words that end what a tool is about.
-        identifiers: values that only a system knows: they come out of another call.
+        strict_verbs: verbs that are not nouns as well.
+        acts: words that begin a user's order.
+        prepositions: words that end the subject of a tool.
+        identifiers: values that only a system knows: they come from another call.
         secrets: values that are never kept.
         free_text: values in the user's or the model's own words.
-        people: parts that people play in a record: where nothing else gives the id of one, users do.
-        caller: parts of a path that mean who calls, in place of an id.
+        people: roles of people in a record: without another producer, users have the id.
+        caller: parts of a path that mean the caller, in place of an id.
         personal: values that describe a person.
-        path_verbs: words that begin or end the path of a route and are not what it is about.
-        no_entities: words that are not what a tool is about.
-        small_talk: words of messages that ask for nothing.
-        nobodys: words that name nobody, though a possessive 's follows.
+        path_verbs: words that begin or end the path of a route and are not its subject.
+        no_entities: words that are not the subject of a tool.
+        small_talk: words of messages without a request.
+        nobodys: words that are not names, even with a possessive 's.
         no_names: words with a capital that are not names.
     """
 

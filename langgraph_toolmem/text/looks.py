@@ -28,7 +28,7 @@ RANKED: Final[frozenset[Kind]] = WHOLE_VALUES | {"DAY"}
 KINDS: Final[frozenset[Kind]] = WHOLE_VALUES | {"TEXT", "NAME"}
 """All kinds. A weekday is a DATE here."""
 PLAIN: Final[frozenset[Kind]] = frozenset({"EMAIL", "URL", "DATE", "TIME", "PHONE", "AMOUNT"})
-"""Kinds that the form of a value shows, whatever the name of its parameter."""
+"""Kinds that the form of a value shows, for any name of its parameter."""
 
 
 def _month_numbers() -> dict[str, int]:
@@ -82,7 +82,7 @@ def scanner(kinds: frozenset[Kind]) -> Scanner:
         if not wanted:
             continue
         patterns.append(f"({look.pattern})")
-        # The groups within a look have its kind, so that `lastindex` of a match tells it.
+        # The groups within a look have its kind, so that `lastindex` of a match gives it.
         by_group += [kind] * (1 + re.compile(look.pattern).groups)
     # One expression for all kinds reads a text once. No look begins within a word of plain letters.
     pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(patterns)})", re.IGNORECASE | re.DOTALL)
@@ -101,7 +101,7 @@ def _quoted() -> str:
         return rf"{opening}{space}([^{opening}]{{1,2000}}?){space}{closing}"
 
     def between_equal(sign: str) -> str:
-        # A third sign may only stand within a word ("don't"), so one text is not read as two quotes.
+        # A third sign may only be inside a word ("don't"), so that one text is not read as two quotes.
         return rf"{sign}((?:[^{sign}]|(?<=\w){sign}(?=\w)){{1,2000}}?){sign}"
 
     same = [between_equal("'"), between_equal('"'), between_equal("`")]
@@ -111,7 +111,7 @@ def _quoted() -> str:
 
 
 def _looks() -> tuple[Look, ...]:
-    """Return the looks of all kinds, in the order in which they are tried: a date is no telephone number.
+    """Return the looks of all kinds, in the order in which they are tried: a date is not a telephone number.
 
     Repeats are bounded, and a look begins only where it cannot have begun a sign earlier: otherwise a text of equal
     signs takes quadratic time (tests/unit/test_linear_expressions.py).

@@ -1,9 +1,9 @@
 """Meanings of parameters: words taken from a name, its place, its description and its tool.
 
 ``city``, ``city_name`` and ``name`` ("Name of a city") mean the same; ``id`` of ``create_ticket``'s output and
-``ticket_id`` do too. Roles are kept apart from the meaning: ``origin_city`` and ``destination_city`` are both a city,
-one where it begins, one where it ends. The inputs and outputs of a tool are its ports: single values with a place and
-a meaning.
+``ticket_id`` do too. Roles are separate from the meaning: ``origin_city`` and ``destination_city`` are both a city,
+with the roles "from" and "to". The inputs and outputs of a tool are its ports: single values with a place and a
+meaning.
 
 The words themselves are in `text.lexicon`. The rules are our own choice [O]; the paper clusters parameters by
 embeddings of their descriptions.
@@ -30,8 +30,8 @@ class EntityRoute:
 
     Attributes:
         method: in upper case.
-        path: with ``{}`` in place of each parameter: two routes with other names for the same places are one.
-        slots: parameter -> the path in front of it.
+        path: with ``{}`` in place of each parameter: two routes that differ only in parameter names are one.
+        slots: parameter -> the path before it.
     """
 
     method: str
@@ -40,7 +40,7 @@ class EntityRoute:
 
     @property
     def reads(self) -> bool:
-        """True if a call changes nothing by the method."""
+        """True if a call is read-only by the method."""
         return self.method in ("GET", "HEAD")
 
     @property
@@ -51,7 +51,7 @@ class EntityRoute:
 
     @property
     def of_caller(self) -> bool:
-        """True if it is about who calls: ``/users/me``."""
+        """True if it is about the caller: ``/users/me``."""
         return _means_caller(self.path.rpartition("/")[2])
 
     @property
@@ -61,7 +61,7 @@ class EntityRoute:
 
     @property
     def writes_content(self) -> bool:
-        """True if a call sends content: something new, or other content for what there is."""
+        """True if a call sends content, for a new or an existing element."""
         return self.method in ("POST", "PUT", "PATCH")
 
 
@@ -82,7 +82,7 @@ def route_of(text: str) -> EntityRoute | None:
 
 
 def names_in(text: str) -> str:
-    """Return the parts of a `ToolSpec.route` that are no parameters.
+    """Return the parts of a `ToolSpec.route` that are not parameters.
 
     >>> names_in("GET /repos/{owner}/pull-requests/{number}")
     ' repos  pull-requests '
@@ -99,11 +99,11 @@ class Meaning:
     """The meaning of one value.
 
     Attributes:
-        words: the words that say it, singular; never empty.
-        role: "from", "to" or "": where the value stands if there are two of a kind.
+        words: the words of the meaning, singular; never empty.
+        role: "from", "to" or "": the side of the value if there are two of a kind.
         shape: scalar (texts and numbers are one: many interfaces send numbers as texts), flag or object.
-        vague: nothing says of what it is the id, name, count …
-        named: its own name says it, not what stands around the name.
+        vague: True if the owner of the id, name, count … is unknown.
+        named: True if the meaning comes from its own name, not from the words around it.
     """
 
     words: frozenset[str]
@@ -119,7 +119,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     Args:
         leaf: the value.
         tool: name of the tool it belongs to.
-        route: HTTP method and path of the tool, "" if it has none; its nouns count more than those of the name.
+        route: HTTP method and path of the tool, or ""; its nouns count more than those of the name.
     """
     levels = leaf.path.replace("[]", "").split(".")
     shape = _shape(leaf)
@@ -140,12 +140,12 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
 
 
 class _Surroundings(NamedTuple):
-    """The words around a value with a generic name, which may say of what it is the id, name, count …
+    """The words around a value with a generic name, which may name the owner of the id, name, count …
 
     Attributes:
         places: words of the levels above it, from the outermost.
-        description: its description, "" if a path says more.
-        owner: words of what its tool is about.
+        description: its description, "" if a path is more specific.
+        owner: words of its tool's subject.
     """
 
     places: list[tuple[str, ...]]
@@ -170,15 +170,15 @@ def _surroundings(
     if way is None:
         return _Surroundings([said[-1:] for said in above], leaf.description, owner)
     if leaf.path in way.slots:
-        # A parameter of the path is of what stands in front of it.
+        # A parameter of the path belongs to the part before it.
         above = []
         owner = resource(way.slots[leaf.path]) or owner
-    # A path says more than a description, and its nouns have several words.
+    # A path is more specific than a description, and its nouns have several words.
     return _Surroundings([owner, *above], "", owner)
 
 
 def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of what the path of a bare id is about: the id of ``/messages/content`` is a message's."""
+    """Return the words of the subject of a bare id's path: the id of ``/messages/content`` is a message's."""
     subject = resource(path)
     parent, _, last = path.rpartition("/")
     is_part = LEXICON.generic.issuperset(subject) and last.lower() == "_".join(subject)
@@ -203,7 +203,7 @@ _shared = cached(mebibytes=8)(Meaning)
 
 def _generic_owner(heads: Sequence[str], around: _Surroundings) -> tuple[str, ...]:
     """Return the owner of an id or name: the level above it, a noun of its description, or its tool's noun."""
-    # The innermost level says it best: `order.items[].id` is an item's.
+    # The innermost level is the most specific: `order.items[].id` is an item's.
     for nouns in reversed(around.places):
         if not LEXICON.generic.issuperset(nouns):
             return nouns
@@ -217,7 +217,7 @@ def _generic_owner(heads: Sequence[str], around: _Surroundings) -> tuple[str, ..
 
 @cached(mebibytes=8)
 def resource(path: str) -> tuple[str, ...]:
-    """Return the words of what a path is about, () if nothing says so: its last name that is no verb.
+    """Return the words of a path's subject, its last name that is not a verb, or ().
 
     >>> resource("/repos/{}/pull-requests/{}/close"), resource("/rooms.listMembers")
     (('pull', 'request'), ('member',))
@@ -230,7 +230,7 @@ def resource(path: str) -> tuple[str, ...]:
             continue
         pieces = re.split("[.:]", part)
         nouns = _nouns_of_part(pieces)
-        # "uploads" are things, "upload" is what is done.
+        # "uploads" are things, "upload" is an action.
         is_plural = len(nouns) == 1 and pieces[-1].lower() == f"{nouns[0]}s"
         if nouns and (is_plural or not LEXICON.path_verbs.issuperset(nouns)):
             return nouns
@@ -261,7 +261,7 @@ def _means_caller(part: str) -> bool:
 
 
 class OwnWords(NamedTuple):
-    """The words of a name that carry its meaning, and its role."""
+    """The meaningful words of a name, and its role."""
 
     words: tuple[str, ...]
     role: Role
@@ -274,7 +274,7 @@ def _own_words(name: str) -> OwnWords:
     own: list[str] = []
     for word in all_words:
         side = _side_of(word)
-        # "start" alone is a value, in "start_date" it is a side.
+        # "start" alone is a value, in "start_date" it is a role.
         if side and word != all_words[-1]:
             role = role or side
         else:
@@ -293,7 +293,7 @@ def _side_of(word: str) -> Role:
 
 
 def _is_noise(word: str) -> bool:
-    """Return True for a word that says nothing next to others; one Chinese character is a word, one letter is not."""
+    """Return True for a noise word, if there are others; one Chinese character is a word, one letter is not."""
     return word in LEXICON.noise or (len(word) == 1 and word.isascii())
 
 
@@ -326,7 +326,7 @@ def singular(word: str) -> str:
 
 @cached(mebibytes=8)
 def entity_of(tool: str) -> str:
-    """Return the noun a tool is about; "" if its name has none.
+    """Return the noun of a tool's subject, or "".
 
     >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
     ['order', 'contact', 'book', '']
@@ -351,7 +351,7 @@ def entity_of(tool: str) -> str:
 
 @cached(mebibytes=8)
 def verb_of(tool: str) -> str:
-    """Return the first verb in a tool's name; "" if there is none."""
+    """Return the first verb in a tool's name, or ""."""
     for word in canonical(tool):
         if word in LEXICON.verbs:
             return word
@@ -361,7 +361,7 @@ def verb_of(tool: str) -> str:
 @cached(mebibytes=8)
 def _noun_in(description: str, head: str) -> str:
     """Return the owner of a `head` in a description: the visitor in "ID of the visitor" and "the visitor's ID"."""
-    # "'s" falls into a piece of its own, which is no word.
+    # "'s" becomes a piece of its own, which is not a word.
     max_words = 40
     said = [word for word in canonical_words(words(description)[:max_words]) if word != "s"]
     for index, word in enumerate(said):
@@ -377,7 +377,7 @@ def _noun_in(description: str, head: str) -> str:
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
-    """Return words that are split already: singular, one spelling each."""
+    """Return separate words: singular, one spelling each."""
     canonical_forms = []
     for word in plain:
         noun = singular(word)
@@ -390,7 +390,7 @@ def _first_noun(said: Sequence[str]) -> str:
         if word in LEXICON.prepositions or word in ("that", "which", "where"):
             return ""
         if word not in LEXICON.noise and word not in LEXICON.generic and word.isalpha() and len(word) > 2:
-            # A verb in the place of the owner: no owner is named.
+            # A verb in place of the owner: the owner is not named.
             if word in LEXICON.strict_verbs:
                 return ""
             return word
@@ -413,10 +413,10 @@ class Port(NamedTuple):
 
     Attributes:
         tool: name of the tool.
-        path: where the value stands: ``city``, ``address.zip``, ``items[].id``, "" for the whole output.
+        path: place of the value: ``city``, ``address.zip``, ``items[].id``, "" for the whole output.
         direction: "in" or "out".
-        leaf: what its schema says.
-        meaning: what it means.
+        leaf: its schema.
+        meaning: its meaning.
     """
 
     tool: str
@@ -435,12 +435,12 @@ class Port(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return what tells it from every other port."""
+        """Return its identity."""
         return (self.tool, self.direction, self.path)
 
 
 def inputs_of(spec: Described) -> tuple[Port, ...]:
-    """Return the values that a call takes; values inside of objects are ports of their own."""
+    """Return the inputs of a call; values inside objects are ports of their own."""
     most_inputs = 64
     leaves = leaves_of(spec.parameters, limit=most_inputs, depth=4)
     return tuple([_port(spec, leaf, "in") for leaf in leaves if leaf.path])
@@ -449,16 +449,16 @@ def inputs_of(spec: Described) -> tuple[Port, ...]:
 def outputs_of(
     spec: Described, observed: Mapping[str, Iterable[str]] | None = None, inputs: Iterable[Port] | None = None
 ) -> tuple[Port, ...]:
-    """Return the values that a call gives.
+    """Return the outputs of a call.
 
     Args:
         spec: the tool. Its declared output comes first.
-        observed: path -> JSON types of results that were seen; see `schema.paths_of`.
+        observed: path -> JSON types of observed results; see `schema.paths_of`.
         inputs: its `inputs_of`, if they were read before.
 
     Returns:
-        One port per path. If nothing is declared or was seen, or no more than that something comes back, a tool gives
-        an id of what it is about; and so does a tool whose route lists a collection if no list was declared.
+        One port per path. If the output is unknown or has no fields, a tool gives
+        an id of its subject; and so does a tool whose route lists a collection without a declared list.
     """
     most_outputs = 40
     ports: dict[str, Port] = {}
@@ -480,14 +480,14 @@ def outputs_of(
 def _implied_id(
     spec: Described, declared: Sequence[Leaf], ports: Mapping[str, Port], inputs: Iterable[Port] | None
 ) -> Port | None:
-    """Return the id that an output holds though nobody says so; None if it says enough, or takes that id."""
+    """Return the undeclared id of an output; None if the output is declared, or the tool takes that id."""
     lists_undeclared = _lists_undeclared(route_of(spec.route), ports)
     if not lists_undeclared and not all(map(_says_nothing, ports.values())):
         return None
     implied = _implied_by(declared, spec)
     if not implied:
         return None
-    # What takes an id does not find it; a list takes ids as filters.
+    # A tool that takes an id does not find it; a list takes ids as filters.
     if lists_undeclared:
         inputs = ()
     elif inputs is None:
@@ -499,7 +499,7 @@ def _implied_id(
 
 
 def _lists_undeclared(way: EntityRoute | None, ports: Iterable[str]) -> bool:
-    """Return True if a route reads a collection, and none of its outputs (paths) is a list."""
+    """Return True if a route reads a collection, but its outputs (paths) have no list."""
     if way is None or not way.lists:
         return False
     for path in ports:
@@ -516,7 +516,7 @@ def _says_nothing(port: Port) -> bool:
 
 
 def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
-    """Return the id that an output seems to hold: by the name of its one thing ("event"), or by the tool."""
+    """Return the id that an output seems to contain: by the name of its only thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
         if meaning.named and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:

@@ -1,7 +1,7 @@
 """Names of people and things in a text: by their capitals, or by a possessive.
 
 "Ask Maria del Carmen about alice's order" contains "Maria del Carmen" and "alice". A capital at the beginning of a
-sentence says nothing, and neither does a capital of a word such as "Please" or "I".
+sentence is no evidence, nor is the capital of a word such as "Please" or "I".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CAPITALISED = re.compile(
     rf"\b[{_UPPER}][\w'-]{{0,60}}?[{_LOWER}][\w'-]*"
     rf"(?:\s+(?:(?:of|de|van|von|la|di|da|al|bin|ibn)\s+(?:(?:der|den|la)\s+)?)?[{_UPPER}][\w'-]*)*"
 )
-# A first name with a capital within: "McDonald", "O'Neil".
+# A first name with an inner capital: "McDonald", "O'Neil".
 _INNER_CAPITAL = re.compile(rf"(?:Mac|Mc|O['’]|[DL]['’])[{_UPPER}][{_LOWER}]+")
 _SENTENCE_BEGINS = re.compile(r"(?:^|[.!?:;\n•*-])\s{0,6}[\"'“‘(]{0,6}$")
 _OWNER = re.compile(r"\b([a-z][\w-]{2,60})['’]s\b")
@@ -46,7 +46,7 @@ def name_spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _without_common_words(text: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without leading words that are not names, and without a possessive 's at its end."""
-    # The first word of a sentence has a capital anyway, unless it has another one within: "McDonald".
+    # The first word of a sentence always has a capital; only an inner capital counts: "McDonald".
     begins_sentence = _SENTENCE_BEGINS.search(text[max(0, start - 6) : start]) is not None
     is_skipped = begins_sentence and not _INNER_CAPITAL.match(text, start)
     while start < end:

@@ -1,7 +1,7 @@
-"""A request: its sentences and clauses, its terms for comparing it with others, small talk, names no call has used.
+"""A request: its sentences and clauses, its terms for comparing it with others, small talk, and unused names.
 
-"Plot visits since October 6" and "Plot visits since 2023-11-12" are the same request with another date in it, and
-"… since Sunday" is not quite. So among the terms, the kind of a value (`text.values`) replaces the value.
+"Plot visits since October 6" and "Plot visits since 2023-11-12" are the same request with another date, and "… since
+Sunday" is slightly different. So among the terms, the kind of a value (`text.values`) replaces the value.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class RequestLimits:
     """Bounds of reading a request.
 
     Attributes:
-        chars: characters that are read: anything longer is a pasted document.
-        terms: words and pairs of words that are compared.
-        sentences: sentences that are searched for.
-        clauses: clauses that are searched for.
-        small_talk: characters of small talk: a longer text is none, whatever its words.
+        chars: read characters: a longer text is a pasted document.
+        terms: compared words and pairs of words.
+        sentences: searched sentences.
+        clauses: searched clauses.
+        small_talk: longest small talk in characters.
     """
 
     chars: int = 4_000
@@ -50,7 +50,7 @@ SENTENCE_END: Final = (
 )
 """A regular expression for the text between two sentences, list markers included."""
 NEXT: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
-"""A regular expression for words that begin the next thing to do."""
+"""A regular expression for words that begin the next clause."""
 _CLAUSE = re.compile(
     # Of two joining words the longer one comes first: an alternation takes the first that matches.
     r"(?:,|(?<!\s))\s+(?:and then|and also|as well as|along with|together with|followed by|such as|and|or"
@@ -153,10 +153,10 @@ def term_weight(term: str) -> float:
 
 
 def is_small_talk(text: str, usual: frozenset[str]) -> bool:
-    """Return True if a text asks for nothing.
+    """Return True if a text is not a request.
 
     Args:
-        usual: further words that carry no request.
+        usual: further words without a request.
 
     >>> is_small_talk("Good morning, how are you?", frozenset({"how", "are", "you"}))
     True
@@ -173,11 +173,11 @@ def is_small_talk(text: str, usual: frozenset[str]) -> bool:
     return True
 
 
-# --- names and numbers that no call has used ---
+# --- unused names and numbers ---
 
 
 def left_over(text: str, taken: Iterable[str]) -> frozenset[str]:
-    """Return the names in a text, and all that contains a digit, that no value of a call has used."""
+    """Return the names in a text, and words with a digit, that are not in a value of a call."""
     remaining = set(names_within(text) | _numbers(text))
     for value in taken:
         remaining -= _parts(value)
@@ -188,7 +188,7 @@ def left_over(text: str, taken: Iterable[str]) -> frozenset[str]:
 def names_within(text: str) -> frozenset[str]:
     """Return the capitalised words inside sentences, in lower case. A word all in capitals is not a name."""
     names: set[str] = set()
-    # Behind a letter, a comma or a colon: the first word of a sentence has a capital anyway.
+    # After a letter, a comma or a colon: the first word of a sentence always has a capital.
     for word in re.findall(r"(?<=[\w,;:] )[^\W\d_]\w+", text):
         if word[0].isupper() and not word.isupper():
             names.add(word.lower())

@@ -1,12 +1,12 @@
-"""JSON schemas of tools as flat lists of values, and what outputs look like, learned from results.
+"""JSON schemas of tools as flat lists of values, and the shapes of outputs, learned from results.
 
-A *leaf* is one value inside a schema with its path: ``city``, ``address.zip``, ``items[].id``. The root itself has
-the path "". Schemas are not trusted: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
-``oneOf`` are merged, types may be missing, descriptions may be long. Nothing here raises on a schema and nothing
-remote is fetched.
+A *leaf* is one value inside a schema with its path: ``city``, ``address.zip``, ``items[].id``. The root itself has the
+path "". Schemas are not trusted: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and ``oneOf``
+are merged, types may be missing, descriptions may be long. The functions do not raise on a schema and do not fetch
+remote ones.
 
-Of results, paths and JSON types are kept, never values. Keys of tables are data (ids, e-mail addresses, dates) and no
-names of fields; what counts as a table is our own choice [O]: see `is_table`.
+Of results, paths and JSON types are kept, never values. Keys of tables are data (ids, e-mail addresses, dates), not
+names of fields; the definition of a table is our own choice [O]: see `is_table`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class SchemaLimits:
     """Bounds of reading schemas and results.
 
     Attributes:
-        leaves: leaves of one schema; the shallow ones come first, so what is lost lies deep.
+        leaves: leaves of one schema; shallow ones come first, so only deep ones are lost.
         depth: levels of a schema or a result.
         width: schemas of one level: the definitions of large documents refer to each other without end.
         choices: values of an enumeration.
-        description: characters of a leaf's description: the beginning says what a value is.
-        compact_description: the same in a schema that is kept.
-        references: local references in a row that are followed; a circle of them has no end.
+        description: characters of a leaf's description, whose beginning is the most useful part.
+        compact_description: the same in a kept schema.
+        references: local references in a row that are followed; circular ones have no end.
         values: values of a result.
         rows: elements of a list, or rows of a table, in a result.
         fields: fields of an object in a result: one with more is a table.
@@ -52,7 +52,7 @@ COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Described(Protocol):
-    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` has it and says what it is."""
+    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` documents it."""
 
     @property
     def name(self) -> str: ...
@@ -76,10 +76,10 @@ class Leaf(NamedTuple):
     """One value in a schema.
 
     Attributes:
-        path: where it is; "" for the root.
-        types: JSON types it may have, without "null"; empty if nothing is said.
-        description: what is said of it; of a long text the beginning.
-        format: ``format`` of the schema, "" if none.
+        path: its place; "" for the root.
+        types: JSON types it may have, without "null"; empty if unknown.
+        description: its description; of a long text the beginning.
+        format: ``format`` of the schema, or "".
         choices: the first values of an enumeration as texts.
         required: every level on the way to it is required.
     """
@@ -101,8 +101,8 @@ def leaves_of(
 ) -> list[Leaf]:
     """Return the values of a JSON schema, level by level, in the order of the schema.
 
-    An object without properties is a leaf itself, and so is what lies deeper than `depth`, or behind
-    `SCHEMA_LIMITS.width` others. References lead into `root`, which defaults to the schema.
+    An object without properties is a leaf itself, and so is a value deeper than `depth`, or after `SCHEMA_LIMITS.width`
+    others. References lead into `root`, which defaults to the schema.
     """
     if not isinstance(schema, Mapping):
         return []
@@ -131,7 +131,7 @@ def leaves_of(
 def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a schema with the same leaves, in plain objects and lists: types, formats and descriptions, no references.
 
-    Keys that begin with ``x-`` stay. References lead into `root`, which defaults to the schema.
+    Keys that begin with ``x-`` are kept. References point into `root`, which defaults to the schema.
     """
     whole: dict[str, Any] = {}
     for key, value in schema.items():
@@ -152,7 +152,7 @@ def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) ->
 
 
 def _place_in(whole: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the schema at a path such as ``items[].id`` in a plain schema; make it if it is not there."""
+    """Return the schema at a path such as ``items[].id`` in a plain schema; make it if it is missing."""
     place = whole
     for part in re.findall(r"\[\]|[^.\[\]]+", path):
         if part == "[]":
@@ -178,16 +178,16 @@ class _Place(NamedTuple):
 
 
 def _inside(place: _Place, schema: Mapping[str, Any]) -> list[_Place]:
-    """Return the schemas one level below a place, given its resolved schema; nothing if it is a leaf."""
+    """Return the schemas one level below a place, given its resolved schema; empty for a leaf."""
     properties = schema.get("properties")
     if properties and isinstance(properties, dict):
         return _properties(place, properties, schema.get("required"))
     items = schema.get("items")
     if isinstance(items, (list, tuple)):
-        # Old schemas have one for each element; the first stands for all.
+        # Old schemas have one for each element; the first represents all.
         items = next(iter(items), None)
     if isinstance(items, dict):
-        # The description of a list holds for its elements.
+        # The description of a list applies to its elements.
         return [_Place(f"{place.path}[]", items, place.required, schema.get("description") or place.description)]
     return []
 
@@ -228,7 +228,7 @@ def _choices(schema: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
+    """Return the JSON types a schema allows, without "null"; derived from other keywords if ``type`` is missing."""
     declared = schema.get("type")
     if isinstance(declared, str):
         if declared == "null":
@@ -247,7 +247,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def type_of(value: Any) -> str:
-    """Return the JSON type of a value; "null" for None and for anything that JSON does not have."""
+    """Return the JSON type of a value; "null" for None and for values outside JSON."""
     # True is an int in Python, and a boolean in JSON.
     if isinstance(value, bool):
         return "boolean"
@@ -274,15 +274,16 @@ def resolved(
 ) -> Mapping[str, Any]:
     """Return a schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
 
-    Of several parts the properties and types are joined; a property is required only where all alternatives
-    require it. What cannot be followed (remote, circular, missing) is left out. `known` holds what was merged before
-    of the same root.
+    Of several parts the properties and types are joined; a property is required only if all alternatives require it.
+    References that cannot be followed (remote, circular, missing) are left out. `known` has earlier merges of the same
+    root.
     """
     if not isinstance(schema, dict):
         return {}
     if known is None:
         known = {}
-    # A schema that is a reference alone is known by it, any other by its identity: it lives as long as `root`.
+    # A schema that is only a reference is identified by it, any other by its object identity, which is valid as long as
+    # `root`.
     name = schema.get("$ref")
     if not isinstance(name, str) or len(schema) > 1:
         name = id(schema)
@@ -295,7 +296,7 @@ def resolved(
 def _resolved(schema: dict[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
     target = followed(schema, root, most=steps)
     if "$ref" in target:
-        # It cannot be followed: what stands next to it is all that is known.
+        # It cannot be followed: only the keys next to it are known.
         target = _without_reference(target)
     if steps > 0:
         for key in COMBINATIONS:
@@ -313,8 +314,8 @@ def followed(
 ) -> Mapping[str, Any]:
     """Return a schema with the local ``$ref`` s of its outermost level followed. Keys next to a ``$ref`` win.
 
-    A reference that cannot be followed stays: a remote one, one to nothing, one in a circle. Where no key is added, it
-    is the very mapping in `root`.
+    A reference that cannot be followed (remote, broken or circular) is kept. If no key is added, the result is the same
+    object as in `root`.
 
     Args:
         schema: the schema.
@@ -387,7 +388,7 @@ def _required_by(parts: Sequence[Mapping[str, Any]], *, all_of: bool) -> set[str
     """Return the properties that all parts together require, or that each of several alternatives requires."""
     by_part: list[set[str]] = []
     for part in parts:
-        # A part that allows null alone, or says nothing, requires nothing.
+        # A part that only allows null, or is empty, requires nothing.
         if types_of(part):
             by_part.append(set(_texts(part.get("required"))))
     if not by_part:
@@ -434,7 +435,7 @@ def paths_of(value: Any) -> dict[str, frozenset[str]]:
     for path, kind in islice(_walk(value, "", 0), SCHEMA_LIMITS.values):
         if kind == "null":
             continue
-        # A path that is known may still get another type.
+        # A known path may still get another type.
         if path in types or len(types) < SCHEMA_LIMITS.leaves:
             types[path] = types.get(path, frozenset()) | {kind}
     return types
@@ -466,15 +467,15 @@ def is_table(value: Mapping[Any, Any]) -> bool:
     """Return True if the keys of an object are data.
 
     They are if there are very many; if less than half of them are names of fields, or one is an e-mail address; if all
-    look like short ids ("o1", "C-2"), or hold a digit and lead to objects; or if at least two lead to objects that all
-    have the same fields.
+    look like short ids ("o1", "C-2"), or contain a digit and lead to objects; or if at least two lead to objects that
+    all have the same fields.
     """
     keys = [str(key) for key in value]
     fields = [key for key in value if is_field(key)]
     if len(keys) > SCHEMA_LIMITS.fields or 2 * len(fields) < len(keys):
         return True
     for key in keys:
-        # A field may begin with "@"; an e-mail address has it within.
+        # A field may begin with "@"; in an e-mail address it is inside.
         if "@" in key[1:]:
             return True
     rows = list(value.values())

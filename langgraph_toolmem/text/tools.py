@@ -1,7 +1,7 @@
 """Searchable words of tools, field by field, and a quick coarse index over them.
 
-Names and parameters are identifiers. ``getUserName`` is split where the case changes; ``searchwebrequest`` has no
-such place and is split into words that other tools use (``search web request``), if there are any.
+Names and parameters are identifiers. ``getUserName`` is split where the case changes; ``searchwebrequest`` has no such
+place and is split into words that other tools use (``search web request``), if possible.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class WordingLimits:
     """Bounds of reading tools.
 
     Attributes:
-        chars: characters of a description; the rest of a long one is detail, and would drown the name.
+        chars: characters of a description; the rest of a long one is detail, and would outweigh the name.
         parameters: parameters of a tool.
-        many_tools: tools that must use a word for it to be a piece of others, or a sentence for it to be left out.
+        many_tools: least number of tools with a word that may be a piece of others, or with a sentence that is left
+            out.
         embedded: characters of a tool's text for an embedder.
     """
 
@@ -74,7 +75,7 @@ class ToolFields(NamedTuple):
 
 
 class Wording:
-    """The words of a catalogue of tools, which show where a glued word can be split."""
+    """The words of a catalogue of tools, which determine the splits of glued words."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
@@ -98,7 +99,7 @@ class Wording:
 
     def fields(self, spec: Described) -> ToolFields:
         """Return the searchable stems of a tool. The words of its toolkit are not counted again in its name."""
-        # All tools of a kit share its words: counted in each name, they would hide the tool's own.
+        # All tools of a kit share its words: counted in each name, they would hide the tool's own words.
         toolkit = self.identifier(kit_name(spec))
         in_toolkit = set(toolkit)
         parameters: list[str] = []
@@ -129,8 +130,7 @@ class Wording:
     def own_words(self, spec: Described) -> str:
         """Return the description without sentences of three or more tools; all of it if none is left.
 
-        Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
-        tools alike.
+        Servers put "This tool belongs to the …" before each description, which makes all tools similar for an embedder.
         """
         sentences = _sentences(spec)
         own = [sentence for sentence in sentences if self._sentences[sentence] < WORDING_LIMITS.many_tools]
@@ -144,9 +144,9 @@ class Wording:
         return " ".join(plain)
 
     def _pieces(self, word: str) -> tuple[str, ...]:
-        """Return the words that a glued word consists of; nothing if it is one word.
+        """Return the words that a glued word consists of; empty if it is one word.
 
-        They are the fewest known words that make it up, each used by more tools than the glued word.
+        They are the fewest known words that compose it, each used by more tools than the glued word.
         """
         shortest, longest, longest_piece = 6, 48, 14  # letters
         if not (shortest <= len(word) <= longest and word.isascii() and word.isalpha()):
@@ -173,7 +173,7 @@ class Wording:
         return whole.pieces
 
     def _is_piece(self, piece: str, least_uses: int) -> bool:
-        # Two letters are a word by chance in nearly every glued word.
+        # Two letters are a word by chance in almost every glued word.
         if len(piece) < 3:
             return piece in ("by", "id", "of", "in", "to")
         return self._uses[piece] >= least_uses

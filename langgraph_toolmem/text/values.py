@@ -1,10 +1,10 @@
 """The values that a text contains, and texts as a source of argument values.
 
-`text.looks` and `text.names` say how each kind of value looks; this module finds them.
+`text.looks` and `text.names` define the form of each kind of value; this module finds them.
 
-A value that the model copied from a text is described by where it stood ("the word after *order number*", "the first
-token shaped #A9999999"), so that it can be found again in another text. So the words of a `Text` keep their signs
-("#W17", "a.b@c.de"), their accents and their places, which `text.words.words` removes.
+A value that the model copied from a text is described by its place ("the word after *order number*", "the first token
+shaped #A9999999"), so that it can be found again in another text. So the words of a `Text` keep their signs ("#W17",
+"a.b@c.de"), their accents and their places, which `text.words.words` removes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_CHARS: Final = 6000
 
 
 class TextValue(NamedTuple):
-    """A value in a text: its kind, and where it stands."""
+    """A value in a text: its kind and its place."""
 
     kind: Kind
     text: str
@@ -34,7 +34,7 @@ class TextValue(NamedTuple):
 
 
 class _Taken:
-    """The characters of a text that belong to a value that was found."""
+    """The characters of a text that belong to found values."""
 
     def __init__(self, length: int) -> None:
         self._flags = bytearray(length)
@@ -50,7 +50,7 @@ class _Taken:
 def values_in(text: str, kinds: frozenset[Kind] = KINDS) -> tuple[TextValue, ...]:
     """Return the values of some kinds in a text, in order; they do not overlap.
 
-    At most 400, of the first MAX_CHARS characters. A text in quotes is one value: TEXT if its looks show no other kind.
+    At most 400, of the first MAX_CHARS characters. A text in quotes is one value: TEXT if its form shows no other kind.
 
     >>> [(v.kind, v.text) for v in values_in("Mail ann@x.org the file 'a.txt' by Friday")]
     [('EMAIL', 'ann@x.org'), ('FILE', 'a.txt'), ('DATE', 'Friday')]
@@ -81,7 +81,7 @@ def _by_looks(text: str, kinds: frozenset[Kind]) -> Iterator[TextValue]:
 
 
 def _inner_group(match: re.Match[str], outer: int) -> int:
-    """Return the number of the group within a look that holds the value."""
+    """Return the number of the group within a look that contains the value."""
     group = outer + 1
     while match.start(group) < 0:
         group += 1
@@ -89,7 +89,7 @@ def _inner_group(match: re.Match[str], outer: int) -> int:
 
 
 def _names_between(text: str, values: list[TextValue]) -> list[TextValue]:
-    """Return the names in a text outside the values that were found."""
+    """Return the names in a text outside the found values."""
     taken = _Taken(len(text))
     for value in values:
         taken.add(value.start, value.end)
@@ -108,7 +108,7 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
 
     Args:
         text: any text.
-        types: types of known values, by value, including values that looks do not show.
+        types: types of known values, by value, including values without a typical form.
     """
     text = text[:MAX_CHARS]
     labels: dict[str, str] = {}
@@ -145,14 +145,14 @@ class _TextSlot(NamedTuple):
 
 
 def _longest_first(values: Mapping[str, str]) -> list[str]:
-    """Return the values that are long enough to be looked for in a text; equally long ones by alphabet."""
-    # One or two letters stand within other texts by chance.
+    """Return the values that are long enough to search in a text; equally long ones by alphabet."""
+    # One or two letters occur in other texts by chance.
     by_alphabet = sorted([value for value in values if len(value) > 2])
     return sorted(by_alphabet, key=len, reverse=True)
 
 
 def lowered(text: str) -> str:
-    """Return the text in lower case, each character in its place: the few that become two stay as they are."""
+    """Return the text in lower case, each character in its place: the few that would become two are unchanged."""
     low = text.lower()
     if len(low) == len(text):
         return low
@@ -168,8 +168,8 @@ def _lowered_char(char: str) -> str:
 
 
 def _whole(value: str, text: str) -> Iterator[int]:
-    """Yield the places at which a value stands in a text as whole words."""
-    # `str.find`, since `re` would keep an expression made of the value, which may be personal, in its cache.
+    """Yield the positions of a value in a text as whole words."""
+    # `str.find`, because `re` would keep an expression made of the value, which may be personal, in its cache.
     start = text.find(value)
     while start >= 0:
         end = start + len(value)
@@ -241,8 +241,8 @@ class Text:
         return self.raw[self.starts[first] : self.ends[last]]
 
     def find(self, value: str) -> tuple[int, int] | None:
-        """Return the word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
-        # Longer values are written texts, not values that a request names.
+        """Return the word span whose text equals `value`, ignoring case, or None."""
+        # Longer values are prose, not values that a request names.
         max_chars, max_words = 400, 40
         if len(value) > max_chars:
             return None
@@ -251,14 +251,14 @@ class Text:
             return None
         for first in self.places.get(wanted[0], ()):
             end = first + len(wanted)
-            # Words are compared in lower case; the caller looks at the letters.
+            # Words are compared in lower case; the caller compares the case.
             if self.words[first:end] == wanted:
                 return first, end - 1
         return None
 
 
 def _bytes_of_words(raw: str) -> int:
-    # Bytes of a `Text` for each of its characters, with the tables that are made of it later (measured).
+    # Bytes of a `Text` for each of its characters, with the tables that are made from it later (measured).
     bytes_a_character = 50
     return bytes_a_character * min(len(raw), MAX_CHARS)
 
@@ -284,7 +284,7 @@ def is_word(token: str) -> bool:
 def shape_of(token: str) -> str | None:
     """Return the shape of an identifier-like token: e-mail, date, or its letters and digits classed one by one.
 
-    Plain words have no shape: "the first lower-case word" says nothing.
+    Plain words have no shape: "the first lower-case word" is not specific.
     """
     if not token:
         return None
@@ -337,7 +337,7 @@ def dates_in(raw: str) -> tuple[str, ...]:
 
 
 def _month_and_day(date: str) -> str:
-    """Return a date as "MM-DD"; "" if it names no month or no day."""
+    """Return a date as "MM-DD"; "" if month or day is missing."""
     for word in re.finditer(r"[a-z]+", date):
         if word[0] not in MONTHS:
             continue

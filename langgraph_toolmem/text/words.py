@@ -1,7 +1,7 @@
-"""The words of a text: the one splitter, for every ranker; and texts compared by their words.
+"""The words of a text: the common splitter of all rankers; and texts compared by their words.
 
-Identifiers are split too: ``getUserName``, ``get_user_name`` and ``get.user-name`` are the same words. Where values
-have to be found again letter by letter, as in templates, `text.values.read_text` keeps them whole and in their places.
+Identifiers are split too: ``getUserName``, ``get_user_name`` and ``get.user-name`` are the same words. If values have
+to be found again letter by letter, as in templates, `text.values.read_text` keeps them whole and in their places.
 
 The *features* of a text are its stems and pairs of neighbouring stems. `similarity` compares two texts by them,
 `LexicalIndex` ranks a few thousand short texts by Okapi BM25 over them (S. Robertson, H. Zaragoza, "The Probabilistic
@@ -95,7 +95,7 @@ def _split_token(token: str) -> tuple[str, ...]:
     for piece in _PIECE.findall(unaccented(token)):
         for word in _CAMEL.split(piece):
             if _UNSPACED.search(word):
-                # Scripts without spaces: characters and their pairs stand in for words.
+                # Scripts without spaces: characters and their pairs replace words.
                 parts += word
                 for first, second in pairwise(word):
                     parts.append(first + second)
@@ -121,14 +121,14 @@ def stem(word: str) -> str:
     >>> [stem(w) for w in ("creating", "creates", "creation", "cities", "status")]
     ['creat', 'creat', 'creat', 'city', 'status']
     """
-    # Endings of other languages mean something else, and an id is no word.
+    # Endings of other languages have other meanings, and an id is not a word.
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     word = _without_plural(word)
     for suffix in ("ing", "ed"):
         if _has_suffix(word, suffix):
             return _without_doubled_letter(word[: -len(suffix)]).removesuffix("e")
-    # "creation" has the stem of "create"; "nation" and "lion" are left.
+    # "creation" has the stem of "create"; "nation" and "lion" are unchanged.
     if len(word) > 6 and word.endswith(("tion", "sion")):
         word = word.removesuffix("ion")
     if len(word) > 3:
@@ -162,7 +162,7 @@ def _without_doubled_letter(rest: str) -> str:
 
 
 STOP_STEMS: Final = frozenset(map(stem, STOP_WORDS))
-"""Stems of the stop words, for texts where "need" and "needs" must be one word."""
+"""Stems of the stop words, for texts in which "need" and "needs" must be one word."""
 
 
 # --- texts compared ---
@@ -210,7 +210,7 @@ def grams(term: str) -> tuple[str, ...]:
     framed = f"<{term}>"
     parts = []
     for start in range(len(framed) - 3):
-        # The mark keeps a part of a word apart from a word of four letters.
+        # The mark distinguishes a part of a word from a word of four letters.
         parts.append(f"~{framed[start : start + 4]}")
     return tuple(parts)
 
@@ -234,12 +234,12 @@ def rarity(uses: float, total: float) -> float:
 class LexicalIndex:
     """An index that ranks texts by BM25 over their `features`. In RAM, rebuilt on open.
 
-    It is an index of its own, since it needs neither numpy, as `WordIndex` of the tool search does, nor a way to add or
-    remove texts, as `CaseIndex` does.
+    It is a separate index, because it needs neither numpy, like `WordIndex` of the tool search, nor a way to add or
+    remove texts, like `CaseIndex`.
 
-    score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|))
-    with idf(f) = ln(1 + (N − n_f + ½) / (n_f + ½)), divided by the score of an infinitely repeated
-    query, so that scores lie between 0 and 1.
+    score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|)) with idf(f) = ln(1
+    + (N − n_f + ½) / (n_f + ½)), divided by the score of an infinitely repeated query, so that scores are between 0 and
+    1.
 
     Args:
         texts: (id, text) pairs; of two with the same id the later counts.
@@ -257,16 +257,16 @@ class LexicalIndex:
         self._ids = list(documents)
         self._postings: dict[str, list[tuple[int, float]]] = {}
         for number, (weights, size) in enumerate(zip(documents.values(), sizes, strict=True)):
-            # The part of a score that no query changes is computed once.
+            # The part of a score that is independent of the query is computed once.
             saturation = self.k1 * (1 - self.b + self.b * size / mean_size)
             for feature, weight in weights.items():
                 part = weight * (self.k1 + 1) / (weight + saturation)
                 self._postings.setdefault(feature, []).append((number, part))
 
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
-        """Return the best k (id, score), best first, without texts that share nothing with the query.
+        """Return the best k (id, score), best first, without texts that share no word with the query.
 
-        Ties keep the order in which the texts were given.
+        Ties keep the order of the texts.
         """
         scores: dict[int, float] = {}
         highest_possible = 0.0

@@ -36,6 +36,10 @@ BANNED = {
     r"\bhow manyth\b": "ordinal",
     r"\bthe gravest\b": "the most restrictive",
     r"\bthumbs?-down\b": "bad feedback",
+    r"\bsurer\b": "more likely, with higher confidence",
+    r"\blets? go\b": "release, delete",
+    r"\bthe (less|more|fewer)\b[^.;]{3,60}, the\b": "as … grows, … falls",
+    r"\bwhoever\b": "name the reader or caller",
 }
 HEADING = re.compile(r"\b(house|rooms?|gears?|shelf|shelves|twins?|strangers?)\b", re.IGNORECASE)
 PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")]

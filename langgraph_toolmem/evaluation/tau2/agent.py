@@ -1,7 +1,7 @@
 """An agent for tau2-bench's orchestrator: `create_agent` on a LangChain chat model, with the memory at the model.
 
-The orchestrator executes the calls. So the graph stops in front of its tools, the calls leave as an assistant message,
-and their results are put into the state as if the tools had run. Tools of the memory itself run in the graph.
+The orchestrator executes the calls. So the graph stops before its tools, the calls leave as an assistant message, and
+their results are put into the state as if the tools had run. Tools of the memory itself run in the graph.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Be helpful, and always follow the policy.
 {policy}
 </policy>"""
 MAX_OWN_STEPS: Final = 20
-"""Steps in a row with tools of the memory alone."""
+"""Limit of steps in a row with only the memory's tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """A result as a request shows it: a later request may show another text for the same call."""
+    """A result in a request: a later request may have another text for the same call."""
 
     call_id: str
     text: str
@@ -56,7 +56,7 @@ class LookUps:
         self.early: list[str] = []
 
     def given(self, call_id: str, content: str) -> None:
-        """Note a result that the orchestrator gave."""
+        """Record a result of the orchestrator."""
         self._given[call_id] = content
 
     def check(self, messages: Sequence[BaseMessage]) -> None:
@@ -76,7 +76,7 @@ class LookUps:
         self._checked.add(shown)
         text = f"{call['name']} {canonical(call['args'])}"
         expected = self._given.get(message.tool_call_id)
-        # The orchestrator did not execute it, so the memory did: a look-up, which may be asked for again.
+        # The orchestrator did not execute it, so the memory did: a look-up, which may be repeated.
         if expected is None:
             self.early.append(text)
             expected = answer_of(self._environment, call["name"], call["args"])
@@ -105,7 +105,7 @@ def tools_of(environment: Any) -> list[BaseTool]:
 def _langchain_tool(environment: Any, original: Any, metadata: dict[str, Any] | None) -> BaseTool:
     schema = original.openai_schema["function"]
 
-    # Called by the memory alone, for look-ups before the model asks: the orchestrator executes the model's calls.
+    # Called only by the memory, for look-ups before the model asks: the orchestrator executes the model's calls.
     def call(**args: Any) -> str:
         return answer_of(environment, original.name, args)
 
@@ -168,17 +168,17 @@ class ToolMemAgent:
 
     def generate_next_message(self, message: Any, state: list[Any]) -> tuple[Any, list[Any]]:
         """Return the agent's next message to the user or the environment."""
-        # None: the graph goes on from where it stopped, in front of its tools.
+        # None: the graph continues where it stopped, before its tools.
         given: Any = None
         if message.role == "user":
             number = len(self._run.messages)
             given = {"messages": [HumanMessage(message.content, id=f"{self._run.thread_id}-{number}")]}
         else:
-            # Several results come in one message that holds them.
+            # Several results come in one message.
             self._put_results(getattr(message, "tool_messages", None) or [message])
         for _ in range(MAX_OWN_STEPS):
-            # What the memory stores in the background decides hints of this thread too: without this wait two starts of
-            # one evaluation got different ones, and the kept answers of the first were not found by the second.
+            # Rows that the memory stores in the background affect hints of this thread too: without this wait two
+            # starts of one evaluation got different hints, and the second did not find the kept answers of the first.
             if self._run.memory is not None:
                 self._run.memory.core.jobs.flush()
             self._run.messages = list(self._graph.invoke(given, self._config)["messages"])
@@ -213,12 +213,12 @@ class ToolMemAgent:
             messages.append(
                 ToolMessage(result.content or "", tool_call_id=result.id, name=names.get(result.id), status=status)
             )
-        # As if the node of the tools had run: the graph goes on to the model.
+        # As if the node of the tools had run: the graph continues with the model.
         self._graph.update_state(self._config, {"messages": messages}, as_node="tools")
 
     def _outgoing(self, answer: BaseMessage, calls: Sequence[Any]) -> Any:
         if not calls:
-            # The benchmark strips messages, and takes no empty one.
+            # The benchmark strips messages, and refuses empty ones.
             content = answer.text if answer.text.strip() else "…"
             return self._messages.AssistantMessage(role="assistant", content=content)
         made = []

@@ -1,4 +1,4 @@
-"""The rates at which the stub departs from its plan, and how they are read off recorded runs."""
+"""The rates at which the stub departs from its plan, and their measurement on recorded runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 
 LEAST_GOOD_RUNS: Final = 2
-"""Runs of a task that went well, from which a look-up of the task can be called needless."""
+"""Least number of good runs of a task from which a look-up of the task can be called needless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Rates:
     """The rates at which the stub departs from its plan.
 
     Attributes:
-        follow: share of the points at which it follows a hint that it is shown.
-        err: share of the points at which it makes a look-up that the plan does not have.
-        again: share of the look-ups that it makes once more.
-        failed: share of the points at which it makes a look-up with a wrong id first.
+        follow: share of the points at which it follows a shown hint.
+        err: share of the points at which it makes a look-up outside the plan.
+        again: share of the look-ups that it repeats once.
+        failed: share of the points at which it first makes a look-up with a wrong id.
     """
 
     follow: float = 0.5
@@ -40,9 +40,9 @@ class _Counts:
 
     Attributes:
         made: number of look-ups.
-        again: of them, those that were made before in the run, with no change in between.
+        again: of them, those that were made before in the run, without a change in between.
         failed: of them, those that ended in an error.
-        judged: of them, those of tasks with enough runs that went well.
+        judged: of them, those of tasks with enough good runs.
         needless: of the judged ones, those that fewer than half of the task's good runs make.
     """
 
@@ -56,20 +56,20 @@ class _Counts:
 def fitted_rates(runs: Iterable[LoggedRun], reads: Collection[str], *, follow: float = 0.5) -> Rates:
     """Return the rates of a real model, counted in its recorded runs. Each is a share of all look-ups.
 
-    A look-up is needless if fewer than half of the task's runs that went well make it. It was made again if the same
-    call came before in the run, with no change in between.
+    A look-up is needless if fewer than half of the task's good runs make it. It was repeated if the same call came
+    before in the run, without a change in between.
 
     Args:
-        runs: a log whose runs name their task and say whether it went well.
+        runs: a log whose runs name their task and their outcome.
         reads: names of the tools that only read.
-        follow: is not in a recording; taken as it is.
+        follow: not in a recording; used as it is.
 
     Raises:
         ConfigurationError: the runs have no look-up.
     """
     by_task: dict[str, list[_RecordedRun]] = defaultdict(list)
     for run in runs:
-        # A log without tasks: each run is a task of its own, and no look-up can be called needless.
+        # A log without tasks: each run is a task of its own, so look-ups cannot be called needless.
         by_task[run.task or run.thread_id].append(_RecordedRun(_calls_of(run), run.success is True))
     counts = _Counts()
     for of_task in by_task.values():
@@ -86,7 +86,7 @@ def fitted_rates(runs: Iterable[LoggedRun], reads: Collection[str], *, follow: f
 
 @dataclass(frozen=True, slots=True)
 class _RecordedRun:
-    """The calls of a recorded run, and whether it went well."""
+    """The calls of a recorded run, and its outcome."""
 
     calls: list[ExecutedCall]
     good: bool
@@ -101,7 +101,7 @@ def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Coun
     for run in runs:
         shown: set[str] = set()
         for call in run.calls:
-            # After a change a record may be another one: to read it again is right.
+            # After a change a record may differ: reading it again is right.
             if call.tool not in reads:
                 shown.clear()
                 continue

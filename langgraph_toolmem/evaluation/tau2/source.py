@@ -1,4 +1,4 @@
-"""Tasks of a tau2-bench domain, played by its own orchestrator and judged by its own evaluator."""
+"""Tasks of a tau2-bench domain, run by its own orchestrator and scored by its own evaluator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ModelAndUser:
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """The number of tasks of each split, the first ones; None: all."""
+    """The number of first tasks of each split; None for all."""
 
     train: int | None = None
     test: int | None = None
@@ -71,7 +71,7 @@ def sides_with_models(model: str, user_model: str) -> ModelAndUser:
 class KeptUser:
     """A user simulator whose messages are kept, so that an interrupted run does not pay for them again.
 
-    Its calls count for the restart alone, neither as model calls of the agent nor for the budget.
+    Its calls count neither as model calls of the agent nor for the budget.
     """
 
     def __init__(self, user: Any, keeper: Keeper) -> None:
@@ -83,7 +83,7 @@ class KeptUser:
 
     def generate_next_message(self, message: Any, state: Any) -> tuple[Any, Any]:
         """Return the user's kept message, or ask for it."""
-        # The whole conversation so far is the key: the simulator knows nothing else of the agent.
+        # The whole conversation so far is the key, because it is the simulator's only input.
         said_before = [str(earlier) for earlier in state.messages]
         conversation = digest("user", *said_before, str(message.content))
         key = self._keeper.key_of([HumanMessage(conversation)], "user", {})
@@ -93,7 +93,7 @@ class KeptUser:
             self._keeper.keep(key, AIMessage("", additional_kwargs={"user": said.model_dump(mode="json")}))
             return said, state
         said = self._message.model_validate(kept.additional_kwargs["user"])
-        # The simulator adds both to its state, results of calls one by one; its next message rests on them.
+        # The simulator adds both to its state, results of calls one by one; its next message depends on them.
         heard = getattr(message, "tool_messages", None) or [message]
         state.messages.extend([*heard, said])
         return said, state
@@ -105,9 +105,9 @@ class Tau2Source:
     Args:
         domain: such as "retail".
         task_set: of the domain; defaults to the domain's own. "telecom_small" has no train tasks.
-        sides: model and user; None: the stubs, which need no key.
+        sides: model and user. Defaults to the stubs, which need no key.
         rates: of the stub.
-        limits: how many tasks of each split; defaults to all.
+        limits: number of tasks of each split. Defaults to all.
 
     Attributes:
         reading_tools: names of the agent's tools that only read.
@@ -175,7 +175,7 @@ class Tau2Source:
         return digest("tau2", self._domain, repr(self.rates), *(task.id for task in self._tasks))
 
     def play(self, run: EvalRun) -> TaskOutcome:
-        """Run one conversation, and judge it."""
+        """Run one conversation, and score it."""
         task = run.task.data
         environment = self._new_environment()
         stub: StubModel | None = None
@@ -196,7 +196,7 @@ class Tau2Source:
         kinds = import_module("tau2.evaluator.evaluator").EvaluationType
         kind = kinds.ALL
         if stub is not None:
-            # Without a key there is no judge of free texts: state, actions and information alone, each demanded.
+            # Without a key free texts are not judged: only state, actions and information, each required.
             kind = kinds.ALL_IGNORE_BASIS
         simulation = import_module("tau2.runner.simulation").run_simulation(orchestrator, evaluation_type=kind)
         details = {
@@ -230,7 +230,7 @@ class Tau2Source:
 
 @dataclass(frozen=True, slots=True)
 class SafetyReport:
-    """The runs of an arm against the same runs of another.
+    """The runs of an arm, compared with the same runs of another.
 
     Attributes:
         arm: the arm.
@@ -273,7 +273,7 @@ def safety_of(arm: str, against: str, records: Sequence[RunRecord]) -> SafetyRep
         other = others[own.task, own.trial]
         if own.score != other.score:
             rewards.append(own.task)
-        # As multisets: the order of changes may differ, and a change that is made twice is another result.
+        # As multisets: the order of changes may differ, but a change made twice is another result.
         if Counter(own.details.get("changes", ())) != Counter(other.details.get("changes", ())):
             changes.append(own.task)
         wrong += len(own.details.get("wrong_results", ()))

@@ -1,9 +1,9 @@
 """Stand-ins without a key: a model that knows the task's right actions, and a user that answers it.
 
-The model is not a player of fixed actions. It goes on from the results that its request shows, whoever asked for them;
-reads again where a result is missing or is another record's; asks before it changes something; follows a hint at a
-stated rate; and errs at others: needless look-ups, look-ups made twice, and look-ups with a wrong id (`Rates`). Its
-draws depend on the run's seed and on the point in the plan, so they agree in all arms.
+The model does not replay fixed actions. It continues from the results in its request, even if the memory made the
+calls; reads again if a result is missing or belongs to another record; asks before a change; follows a hint at a stated
+rate; and errs at other rates: needless look-ups, repeated look-ups, and look-ups with a wrong id (`Rates`). Its draws
+depend on the run's seed and on the point in the plan, so they are equal in all arms.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DO_THIS: Final = "Please do this on your device: "
 WHO: Final = "May I have your email address, or your name and zip code?"
 LAST: Final = "Is there anything else?"
 STOP: Final = "###STOP###"
-"""The benchmark's sign that the user ends the conversation."""
+"""The benchmark's mark for the end of the conversation."""
 ID_FIELDS: Final = ("order_id", "user_id", "product_id", "customer_id", "line_id", "bill_id")
 """Arguments that name a record, in retail and telecom; a record is read by ``get_<record>_details``."""
 MAX_READS: Final = 3
-"""Times that a look-up is made whose result does not fit."""
+"""Limit of repeats of a look-up whose result does not fit."""
 TOKENS_PER_CHAR: Final = 0.25
 """A rough measure: texts in English have about four characters for each token."""
 
@@ -71,7 +71,7 @@ class KnownId:
 
 @dataclass(frozen=True, slots=True)
 class PlanPoint:
-    """The place in a plan: the first action that is not done, and its number; None after the last."""
+    """The position in a plan: the first action that is not done, and its number; None after the last."""
 
     number: int
     action: Any
@@ -79,7 +79,7 @@ class PlanPoint:
 
 @dataclass(slots=True)
 class StubPlan:
-    """The task's right actions, and what is worth a read before them.
+    """The task's right actions, and the data for reads before them.
 
     Attributes:
         actions: of the agent and of the user, in order.
@@ -102,9 +102,9 @@ class StubModel:
         plan: of the task.
         rates: see there.
         seed: of the run.
-        on_request: is called with the messages of each request; None: nobody listens.
+        on_request: called with the messages of each request, or None.
         hints_followed: number of calls made because of a hint.
-        changes_in_hints: changing tools that hints named, in past records, and the rest of the plan does not have.
+        changes_in_hints: changing tools that hints named, in past records, and that are not in the rest of the plan.
     """
 
     plan: StubPlan
@@ -147,8 +147,8 @@ class StubModel:
 
     def _next(self, shown: _Shown) -> PlanPoint:
         """Return the first action of the plan that is not done."""
-        # The request alone says what is done, whoever asked for it: the model, a look-up before it, the shortcut.
-        # A plan may have a change twice: each result of it stands for one of them.
+        # Only the request shows the finished calls, made by the model, a look-up before it, or the shortcut. A plan may
+        # have a change twice: each result counts for one of them.
         left = shown.counts()
         for number, action in enumerate(self.plan.actions):
             call = StubCall(action.name, action.arguments)
@@ -168,7 +168,7 @@ class StubModel:
         record = self._unread(shown, planned.args)
         if record is not None:
             return self._make(record, shown, offered)
-        # The policies of the benchmark demand that the user confirms each change.
+        # The policies of the benchmark require the user to confirm each change.
         if not shown.confirmed(planned.key):
             return AIMessage(CONFIRM + planned.key)
         return self._make(planned, shown, offered)
@@ -186,11 +186,11 @@ class StubModel:
         return AIMessage("", tool_calls=[tool_call(name=name, args=args, id=identity)])
 
     def _draws(self, what: str, number: int) -> float:
-        """Return a number from 0 to 1 that is the same in all arms: it depends on seed and plan alone."""
+        """Return a number from 0 to 1 that is the same in all arms: it depends only on seed and plan."""
         return random.Random(digest(what, self.seed, number)).random()
 
     def _departure(self, shown: _Shown, point: PlanPoint) -> StubCall | None:
-        """Return a look-up that the plan does not have, at the rates of a model that errs; None: go on by the plan."""
+        """Return a look-up outside the plan, at the error rates of a model, or None to follow the plan."""
         number, reads = point.number, self.plan.reads
         if self._draws("err", number) < self.rates.err:
             needless = self._needless(shown)
@@ -199,7 +199,7 @@ class StubModel:
         if number and self._draws("again", number) < self.rates.again:
             done = self.plan.actions[number - 1]
             call = StubCall(done.name, done.arguments)
-            # Made once more, and no more: the plan goes on after that.
+            # Repeated only once: the plan continues after that.
             if done.requestor != "user" and call.name in reads and shown.counts()[call.key] == 1:
                 return call
         if point.action.name in reads and self._draws("failed", number) < self.rates.failed:
@@ -219,7 +219,7 @@ class StubModel:
         return None
 
     def _needless(self, shown: _Shown) -> StubCall | None:
-        """Return a look-up of a known record that the plan does not have and that was not made."""
+        """Return a look-up of a known record that is not in the plan and was not made."""
         planned = {StubCall(action.name, action.arguments).key for action in self.plan.actions}
         for known in shown.known_ids():
             look_up = known.look_up
@@ -237,7 +237,7 @@ class StubModel:
             if action.requestor != "user":
                 planned[action.name] = StubCall(action.name, action.arguments)
         for name in sorted(named, key=shown.hint.index):
-            # A change keeps its place in the plan: the policy demands what comes before it.
+            # A change keeps its position in the plan, because the policy requires the steps before it.
             if name not in self.plan.reads:
                 if name not in planned:
                     self.changes_in_hints.append(name)
@@ -250,7 +250,7 @@ class StubModel:
 
 
 def _open_look_up(name: str, planned: StubCall | None, shown: _Shown) -> StubCall | None:
-    """Return a look-up by a tool that was not made: the planned one, or that of a known record."""
+    """Return a look-up by a tool that was not made: the planned one, or one of a known record."""
     if planned is not None and not shown.has(planned):
         return planned
     for known in shown.known_ids():
@@ -277,7 +277,7 @@ def _usage_of(messages: Sequence[BaseMessage], answer: AIMessage) -> UsageMetada
 
 
 class StubChatModel(BaseChatModel):
-    """A chat model that asks a `StubModel`; hints stand where OpenAI's models take them."""
+    """A chat model that calls a `StubModel`; hints are where OpenAI's models take them."""
 
     script: SkipValidation[StubModel]
 
@@ -324,7 +324,7 @@ class _Shown:
                 calls[call["id"]] = _real_call(call["name"], call["args"])
             if isinstance(message, ToolMessage) and message.tool_call_id in calls:
                 self._note(calls[message.tool_call_id], message)
-            # For some models a hint is in the system message, behind the policy.
+            # For some models a hint is in the system message, after the policy.
             text = str(message.content)
             if FRAME in text:
                 self.hint = text.partition(FRAME)[2]
@@ -333,7 +333,7 @@ class _Shown:
         """Note a result of a call."""
         if call.name == "search_tools":
             self._searches.append(message.text)
-        # An error fits any call: the environment gives no other answer when it is asked again.
+        # An error fits any call: the environment would repeat it.
         fits = message.status == "error" or _is_about(call.args, message.text)
         shown = self._shown.setdefault(call.key, _ShownCall(call))
         shown.results.append(_ShownResult(message.text, fits))
@@ -385,7 +385,7 @@ class _Shown:
         """Return True if the arguments are in the user's words, or the user was asked for them."""
         words = ""
         for message in self.messages:
-            # The user says no more than they know: asking again would not end.
+            # The user tells everything at once: asking again would not end.
             if isinstance(message, AIMessage) and message.text == WHO:
                 return True
             if isinstance(message, HumanMessage):
@@ -409,7 +409,7 @@ def _real_call(name: str, args: Mapping[str, Any]) -> StubCall:
 
 
 def _with_a_wrong_id(call: StubCall) -> StubCall | None:
-    """Return a call whose first id names no record; None without an id."""
+    """Return a call with a wrong first id; None without an id."""
     for name in ID_FIELDS:
         if isinstance(call.args.get(name), str):
             return StubCall(call.name, {**call.args, name: f"{call.args[name]}0"})
@@ -435,7 +435,8 @@ def _report(call: StubCall) -> str:
 
 
 class StubUser:
-    """The user of one task, by its instructions: says why they call, who they are, yes, and what they did.
+    """The user of one task, by its instructions: gives the request, the identity, a confirmation, and the actions on
+    the device.
 
     Args:
         task: of the benchmark.
@@ -478,7 +479,7 @@ class StubUser:
             return self._says("Yes, please do that."), state
         if text == WHO:
             return self._says(self._who), state
-        # The user ends the conversation where the model has nothing more to do.
+        # The user ends the conversation when the model's plan is finished.
         if text.endswith(LAST):
             return self._says(f"No, thank you. {STOP}"), state
         return self._says(self._why), state

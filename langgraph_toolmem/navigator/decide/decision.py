@@ -1,7 +1,7 @@
 """The record of a run, the form of one decision, and the prompt that asks for it.
 
-The form holds texts and whole numbers only and no optional fields, so that providers that enforce a schema strictly
-take it: parameters are the text of a JSON object. Reading is lenient where nothing is lost by it.
+The form has only texts and whole numbers, without optional fields, so that providers with strict schemas accept it:
+parameters are the text of a JSON object. Reading is as lenient as possible without losing information.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CallStatus = Literal["ok", "failed", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class DeciderLimits:
-    """Sizes of a prompt, so that it stays bounded whatever comes back; texts are in characters.
+    """Sizes of a prompt, which bound it for all results; texts are in characters.
 
     Attributes:
         intents: sub-intents of one decision.
@@ -40,9 +40,9 @@ class DeciderLimits:
         spoken: messages before the request, and since it; the latest.
         words: one such message.
         trees: toolchains, the best first.
-        outcomes: calls that were made, the latest.
+        outcomes: latest calls made.
         args: arguments of a call.
-        earlier: an earlier decision, and as many of its observations.
+        earlier: an earlier decision, and the same for its observations.
     """
 
     intents: int = 24
@@ -66,7 +66,7 @@ WINDOW: Final = 3
 """Earlier decisions with their observations that a decider sees (NaviAgent, arXiv 2506.19500)."""
 
 Stop = Literal["", "answered", "unreadable", "limit", "no progress", "out of steps"]
-"""Why a run ended; "" while it goes on."""
+"""Why a run ended; "" while it continues."""
 
 
 class DecidedCall(TypedDict):
@@ -87,7 +87,7 @@ class Pending(TypedDict):
 
 
 class CallOutcome(TypedDict):
-    """A call that was made or refused; it is not made again."""
+    """A call that was made or refused; it is not repeated."""
 
     tool: str
     args: dict[str, Any]
@@ -103,13 +103,13 @@ class DecisionRecord(TypedDict):
 
 
 class Route(TypedDict):
-    """The way around a failed tool.
+    """The replacement of a failed tool.
 
     Attributes:
         failed: the tool.
-        way: an equivalent tool by inputs and outputs, another way from upstream, a fresh search, or none.
+        way: an equivalent tool by inputs and outputs, another way from upstream, a new search, or none.
         fallback: the equivalent tool, "" otherwise.
-        chain: tools of the chain to go on with.
+        chain: tools of the chain to continue with.
         similar: tools with a similar description, the most similar first.
     """
 
@@ -139,7 +139,7 @@ class NaviRecord(TypedDict):
         outcomes: all calls.
         failed: tool -> reason; such a tool is not called again.
         routes: the reaction to each failure.
-        waiting: parts of the last decision that come later.
+        waiting: later parts of the last decision.
         queries: all searches for tools.
         decisions: number of decisions so far.
         idle: decisions in a row without a new call, question or tool.
@@ -236,7 +236,7 @@ def subgraph_of(chains: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 if feed["source"] not in ("step", "done"):
                     continue
                 giver = f"api:{feed['origin']}"
-                # The tool of a call that was made before is no step of the chain, and has its node from here alone.
+                # The tool of an earlier call is not a step of the chain, so only this line adds its node.
                 nodes.setdefault(giver, {"id": giver, "kind": "api", "label": feed["origin"]})
                 edges[giver, value] = {"source": giver, "target": value, "weight": feed["weight"]}
     return {"nodes": list(nodes.values()), "edges": list(edges.values())}
@@ -246,7 +246,7 @@ def subgraph_of(chains: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class SubIntent(BaseModel):
-    """One part of what is still to be done, and the action chosen for it."""
+    """One open part of the request, and the action chosen for it."""
 
     rank: int = Field(
         description="Order: 1 comes first. Parts that need nothing of each other have the same rank and run at the "
@@ -267,7 +267,7 @@ class SubIntent(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, value: Any) -> Any:
-        """Fill what a model left out, or gave as null, with empty values."""
+        """Fill missing and null fields with empty values."""
         if not isinstance(value, Mapping):
             return value
         # Without an enforced schema, models write only the fields that an action needs.
@@ -313,14 +313,14 @@ class SubIntent(BaseModel):
 class NaviDecision(BaseModel):
     """Decide: all parts of the request that are still open, each with its action."""
 
-    # The name that models see, of the tool or the schema that they answer in.
+    # Models see this name, as a tool or as the schema of the answer.
     model_config = ConfigDict(title="Decision")
 
     sub_intents: list[SubIntent] = Field(description="The parts that are still open, in order of rank.")
 
     @property
     def final(self) -> bool:
-        """Return True if nothing but answers is left."""
+        """Return True if only answers are left."""
         return all(part.action == "answer" for part in self.sub_intents)
 
     @property
@@ -337,8 +337,8 @@ class NaviDecision(BaseModel):
 def due(decision: NaviDecision) -> tuple[list[SubIntent], list[SubIntent]]:
     """Return the parts to do now, and the parts that wait.
 
-    Now: the lowest rank with anything but answers, the answers up to it, and every search whatever its rank. A search
-    needs no outcome and changes nothing, and it saves a decision later.
+    Now: the lowest rank with calls, questions or searches, the answers up to it, and all searches of any rank. A search
+    does not depend on outcomes and changes nothing, and it saves a decision later.
     """
     parts = decision.sub_intents
     lowest = _lowest_rank(parts)
@@ -353,7 +353,9 @@ def due(decision: NaviDecision) -> tuple[list[SubIntent], list[SubIntent]]:
 
 
 def _lowest_rank(parts: Sequence[SubIntent]) -> int:
-    """Return the lowest rank of calls and questions, else of searches; the highest rank if only answers are left."""
+    """Return the lowest rank of calls and questions, otherwise of searches; the highest rank if only answers are
+    left.
+    """
     for actions in (("clarify", "execute"), ("retrieve",)):
         ranks = [part.rank for part in parts if part.action in actions]
         if ranks:
@@ -429,7 +431,7 @@ def decider_messages(
         rules = f"{RULES}\n\n{extra.strip()}"
     candidates: list[str] = []
     for name in record["candidates"]:
-        # A run may go on in a process that has other tools.
+        # A run may continue in a process with other tools.
         if name in specs:
             candidates.append(api_lines(specs[name]))
     chains = [tree(chain_of(chain)) for chain in record["chains"][: DECIDER_LIMITS.trees]]
@@ -444,7 +446,7 @@ def decider_messages(
 
 def closing_messages(record: NaviRecord, messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
     """Return the prompt for the answer of a run that has to stop."""
-    # Without the tools: their descriptions are for finding others, and nothing is called any more.
+    # Without the tools: their descriptions are for finding others, and further calls are not made.
     parts = [*_request(record, messages), *_so_far(record, {}), ("Why it has to stop", reason)]
     return [SystemMessage(CLOSING), HumanMessage(sections(parts))]
 
@@ -464,7 +466,7 @@ def plain_closing(record: NaviRecord, reason: str) -> str:
 
 
 def api_lines(spec: ToolSpec) -> str:
-    """Return a tool as it is documented to the decider."""
+    """Return a tool's documentation for the decider."""
     names: list[str] = []
     parameters: list[str] = []
     for name, schema in spec.properties.items():
@@ -483,7 +485,7 @@ def api_lines(spec: ToolSpec) -> str:
 
 def indented(text: str) -> str:
     """Return a text whose further lines do not look like lines of the prompt."""
-    # A result could forge one otherwise, such as `- wipe_disk({}) -> ok` among the calls that were made.
+    # Otherwise a result could forge one, such as `- wipe_disk({}) -> ok` among the calls made.
     return "\n    ".join(text.splitlines())
 
 
@@ -493,8 +495,8 @@ def call_line(tool: str, args: Mapping[str, Any], most: int = DECIDER_LIMITS.arg
 
 
 def request_at(messages: Sequence[BaseMessage]) -> int | None:
-    """Return the index of the user's latest words, or of the latest words of anybody; None if there are none."""
-    # After a summary, a HumanMessage is no user's; a supervisor may hand a task over in an AIMessage.
+    """Return the index of the user's latest text, otherwise of the latest text of any message, or None."""
+    # After a summary, a HumanMessage is not the user's; a supervisor may hand a task over in an AIMessage.
     for is_request in (is_users, _is_human, _has_words):
         for number in range(len(messages) - 1, -1, -1):
             if is_request(messages[number]):
@@ -536,7 +538,7 @@ def _spoken(messages: Sequence[BaseMessage]) -> str:
 
 
 def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str, str]]:
-    # The last decision is shown apart, and so many before it as in the paper.
+    # The last decision is shown separately, and as many before it as in the paper.
     *earlier, last = record["history"][-WINDOW - 1 :] or [DecisionRecord(decided=[], observed=[])]
     waiting = [f"- {line}" for line in record["waiting"]]
     return [

@@ -1,7 +1,7 @@
 """Guards of the host around the execution of a call, and their traces for the decider.
 
-A guard may edit a call, or answer it without executing it. Then the decider is shown the executed call, and a tool that
-never ran has not failed, whatever the guard's words.
+A guard may edit a call, or answer it without executing it. Then the decider sees the executed call, and a tool that
+never ran has not failed, for any text of the guard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from langgraph.types import Command
 from langgraph_toolmem.base.errors import ConfigurationError
 
 GUARD_MARK: Final = "toolmem_guard"
-"""Key of ``additional_kwargs`` of a tool's answer; no provider is sent it."""
+"""Key of ``additional_kwargs`` of a tool's answer; it is not sent to providers."""
 
 Guard = Callable[[Any, Callable[[Any], Any]], Any]
 AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
@@ -25,13 +25,13 @@ AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 
 def _is_invalid_resume(error: BaseException) -> bool:
     """Return True if an interrupt was answered in a wrong form."""
-    # The first releases of LangGraph 1.2 have no such forms.
+    # The first releases of LangGraph 1.2 do not have such forms.
     is_invalid: Callable[[BaseException], bool] | None = getattr(langgraph_errors, "is_invalid_resume", None)
     return is_invalid is not None and is_invalid(error)
 
 
 class GuardedCall(NamedTuple):
-    """The call that a guard had executed."""
+    """The call that ran after a guard's edit."""
 
     tool: str
     args: dict[str, Any]
@@ -49,7 +49,7 @@ def guards(
             raise ConfigurationError("Give wrap_tool_call with awrap_tool_call: without it a sync run has no guard.")
         return record, arecord
 
-    # The memory's guard is inside: it records the call that the host's lets through, not the one that it was given.
+    # The memory's guard is inside: it records the call that passes the host's guard, not the original one.
     def guarded(request: Any, execute: Any) -> Any:
         ran: list[dict[str, Any]] = []
 
@@ -85,7 +85,7 @@ def never_ran(answer: ToolMessage) -> bool:
 
 
 def ran_instead(answer: ToolMessage) -> GuardedCall | None:
-    """Return the call that a guard had executed instead; None if it changed nothing."""
+    """Return the call that ran instead; None if the guard did not change it."""
     mark = answer.additional_kwargs.get(GUARD_MARK, {})
     if "tool" not in mark:
         return None
@@ -95,14 +95,14 @@ def ran_instead(answer: ToolMessage) -> GuardedCall | None:
 def _executed(request: Any) -> dict[str, Any]:
     """Return the executed call as plain values."""
     name, tool = request.tool_call["name"], getattr(request, "tool", None)
-    # `ToolNode` takes the tool that a request carries, whatever its call names.
+    # `ToolNode` takes the tool of the request, even if the call names another one.
     if tool is not None:
         name = tool.name
     return {"tool": name, "args": dict(request.tool_call["args"])}
 
 
 def _refusal(error: Exception, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> ToolMessage:
-    """Return the answer to a call whose guard raised before anything ran; raise an error of the tool or the graph."""
+    """Return the answer to a call whose guard raised before the tool ran; raise an error of the tool or the graph."""
     # Interrupts and LangGraph's own errors steer the graph: an answer in their place would swallow them.
     is_of_graph = isinstance(error, GraphBubbleUp) or type(error).__module__.partition(".")[0] == "langgraph"
     if ran or is_of_graph or _is_invalid_resume(error):
@@ -111,7 +111,7 @@ def _refusal(error: Exception, call: Mapping[str, Any], ran: list[dict[str, Any]
 
 
 def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> Any:
-    """Return an answer with a mark on it, if another call than the one asked for ran, or none."""
+    """Return an answer with a mark on it, if another call than the requested one ran, or none."""
     if not ran:
         return _with(answer, {"ran": False}, call["id"])
     # A guard may execute a call again after an error; the last execution gave the answer.
@@ -124,7 +124,7 @@ def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> 
 def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
     """Return a tool's answer of any kind with a mark on the message that answers the call."""
     if isinstance(answer, ToolMessage):
-        # "Never ran" is for errors alone: a guard that answers from a cache has answered.
+        # "Never ran" is only for errors: a guard that answers from a cache has answered.
         if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
             return answer
         return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, GUARD_MARK: dict(mark)}})

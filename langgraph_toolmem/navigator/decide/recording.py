@@ -1,8 +1,8 @@
-"""Decisions with their prompts, kept to fine-tune a small decider. Opt-in: prompts hold what users said.
+"""Decisions with their prompts, kept to fine-tune a small decider. Opt-in, because prompts contain users' words.
 
 ``create_navi_subgraph(model, tools, memory, keep_decisions=True)`` fills ``memory.navigator.decisions``, and
 ``memory.navigator.decisions.export("train.jsonl")`` writes the good ones. As in NaviAgent (arXiv 2506.19500), training
-is on successful runs, and of these only on decisions all of whose parts went well.
+uses successful runs, and of these only decisions whose parts all went well.
 
 A line is ``{"messages": [system, user, assistant]}``: the prompt as it was sent, and the decision as JSON text with
 ``"weight": 1``, the only message to learn. OpenAI's fine-tuning and Axolotl's ``chat_template`` take such lines;
@@ -28,7 +28,7 @@ from langgraph_toolmem.stores.snapshot import replace_file
 from langgraph_toolmem.text.embedders import clean
 
 MAX_DECISIONS: Final = 10_000
-"""Decisions that are kept; the oldest leave. One takes about 10 KB."""
+"""Limit of kept decisions; the oldest are dropped. One takes about 10 KB."""
 
 
 class DecisionLog(Database):
@@ -36,7 +36,7 @@ class DecisionLog(Database):
 
     A decision is on disk when `add` returns. A node that runs again replaces its own decision.
 
-    Where memory is kept apart by user, decisions of nobody are not kept: nobody could have them forgotten.
+    If memory is separated by user, decisions without a user are not kept, because they could not be forgotten.
     """
 
     tables: ClassVar[Mapping[str, str]] = {
@@ -82,13 +82,13 @@ class DecisionLog(Database):
         Raises:
             StorageError: the file cannot be written.
         """
-        # The host may have named the run's user elsewhere, such as to `finish`.
+        # The host may have named the run's user elsewhere, such as in `finish`.
         user = user_digest(user_id) or self._core.graph.owner(run) or ""
         if self.read_only or (self._core.users.apart and not user):
             return
         text = dumps(decision, ensure_ascii=False)
         line = {"messages": [*messages, {"role": "assistant", "content": text, "weight": 1}]}
-        # ASCII: some readers of JSONL take U+2028 for the end of a line, and half a surrogate pair is no UTF-8.
+        # ASCII: some readers of JSONL end a line at U+2028, and half a surrogate pair is invalid in UTF-8.
         ascii_line = dumps(json.loads(clean(json.dumps(line, ensure_ascii=False))))
         row = (run, step, digest("prompt", json.dumps(messages)), user, self._core.now(), good, ascii_line)
         with self.writing() as database:
@@ -102,7 +102,7 @@ class DecisionLog(Database):
             )
 
     def judge(self, run: str, step: int, good: bool) -> None:
-        """Note how the calls of the latest decision with this number went. Raises StorageError as `add` does."""
+        """Record the outcome of the calls of the latest decision with this number. Raises StorageError like `add`."""
         if self.read_only or self.empty:
             return
         with self.writing() as database:
@@ -115,7 +115,7 @@ class DecisionLog(Database):
     def export(self, path: Path | str, *, min_score: float | None = GOOD) -> int:
         """Write good decisions as JSONL, each once; return the number of lines.
 
-        Lines hold what users said. They hold no ids of users, runs or threads, unless a prompt does.
+        Lines contain users' words. They contain ids of users, runs or threads only if a prompt does.
 
         Args:
             path: of a new file.
@@ -123,7 +123,7 @@ class DecisionLog(Database):
 
         Raises:
             ConfigurationError: `min_score` is out of range.
-            InputError: nothing is left to write, the file exists, or it cannot be written.
+            InputError: there are no decisions to write, the file exists, or it cannot be written.
             StorageError: the log cannot be read.
         """
         path = Path(path)
@@ -167,7 +167,7 @@ class DecisionLog(Database):
         """
         if self.empty:
             return 0
-        # Decisions of another user in these runs stay, those of nobody go.
+        # Decisions of another user in these runs are kept, those without a user are deleted.
         of_nobody = ""
         if gone.user:
             of_nobody = "user = '' AND "
@@ -179,7 +179,7 @@ class DecisionLog(Database):
                 deleted += database.execute("DELETE FROM decisions WHERE time < ?", (gone.before,)).rowcount
             for run in gone.runs:
                 deleted += database.execute(f"DELETE FROM decisions WHERE {of_nobody}run = ?", (run,)).rowcount
-        # For a user also where nothing was deleted now: an earlier call may have failed between the two steps.
+        # For a user also without deletions now: an earlier call may have failed between the two steps.
         if deleted or gone.before is None:
             self.scrub()
         return deleted

@@ -44,7 +44,7 @@ from langgraph_toolmem.turn.host import ErrorLog
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
 MAX_CANDIDATES: Final = 24
-"""Tools that the first decision is shown; later ones see up to twice as many."""
+"""Number of tools for the first decision; later decisions see up to twice as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class RoundLimits:
     """Sizes of a round; texts are in characters.
 
     Attributes:
-        error: a failure, as later prompts say it.
+        error: a failure in later prompts.
         text: a question, an answer or a search in later prompts.
         result: a result in the current observation.
-        full: with more results than these, all share the space of so many.
+        full: with more results than this, they share the space of this number.
         digest: a result in the list of all calls.
-        chains: chains of the last searches that are kept.
-        few_hits: new tools that a search for one imagined API, or a failure, brings next to those of the chains.
-        few_tools: with so many tools or fewer, a search that finds too little brings others too: words may fail to
-            tell.
+        chains: limit of kept chains of the last searches.
+        few_hits: new tools that a search for one imagined API, or a failure, adds to those of the chains.
+        few_tools: with at most this number of tools, a search with too few hits adds others too, because words may not
+            match.
     """
 
     error: int = 600
@@ -79,7 +79,9 @@ ROUND_LIMITS: Final = RoundLimits()
 def decided(
     record: NaviRecord, decision: NaviDecision, specs: Mapping[str, ToolSpec], new_id: Callable[[], str]
 ) -> NaviRecord:
-    """Return the record after a decision: allowed requests are pending, the reasons against others are observed."""
+    """Return the record after a decision: allowed requests are pending, and the others become observations with the
+    reason.
+    """
     now, later = due(decision)
     pending = nothing_pending()
     notes: list[str] = []
@@ -88,7 +90,7 @@ def decided(
             notes += _add_call(part, record, specs, pending, new_id)
         elif part.action == "clarify":
             pending["questions"].append(part.text.strip())
-        # The same words find the same tools: a decider that repeats them would never end.
+        # The same words find the same tools: without this rule a decider that repeats them would never end.
         elif part.action == "retrieve" and part.query in record["queries"]:
             notes.append(f"This was searched for before, with nothing new: {_short(part.query)}")
         elif part.action == "retrieve" and part.query not in pending["queries"]:
@@ -105,7 +107,7 @@ def decided(
         line = f"[{part.rank}] {_short(part.intent)}: {part.action} {part.api}"
         waiting.append(line.rstrip())
     made = DecisionRecord(decided=[_line(part) for part in now], observed=notes)
-    # A prompt shows so many earlier decisions; more of them would only make each checkpoint larger.
+    # A prompt shows this number of earlier decisions; more would only enlarge each checkpoint.
     earlier = record["history"][-WINDOW:]
     return {
         **record,
@@ -126,14 +128,14 @@ def _add_call(
 ) -> list[str]:
     """Add a call to the pending ones; return the reason if it must not be made."""
     tool, args = part.api.strip(), part.arguments or {}
-    # The prompt says all of this, and a model may not heed it.
+    # The prompt says all of this, but a model may ignore it.
     if tool in record["failed"]:
         why = indented(shortened(record["failed"][tool], 200))
         return [f"{tool} was not called: it failed before ({why})."]
     if tool not in record["candidates"] or tool not in specs:
         return [f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve."]
     problem = specs[tool].problem(args)
-    # Refused here: the error of a tool that was called with wrong arguments would put the tool out.
+    # Refused here: the error of a call with wrong arguments would disable the tool.
     if problem:
         names = ", ".join(specs[tool].properties) or "none"
         return [f"{tool} was not called: {problem}. Its parameters: {names}."]
@@ -156,12 +158,14 @@ def _same(call: DecidedCall | CallOutcome, tool: str, args: Mapping[str, Any]) -
 def _done_before(
     outcomes: Sequence[CallOutcome], tool: str, args: Mapping[str, Any], specs: Mapping[str, ToolSpec]
 ) -> CallOutcome | None:
-    """Return the latest equal call; None if there is none, or if it only read and a later call may have changed it."""
+    """Return the latest equal call; None without one, or if it only read and a later call may have changed its
+    result.
+    """
     later: list[str] = []
     for call in reversed(outcomes):
         if _same(call, tool, args):
             is_reading = call["status"] == "ok" and side_effects(specs[tool]) == "reads"
-            # What was read before a change may read otherwise now.
+            # Data that was read before a change may differ now.
             if is_reading and _may_have_changed(later, specs):
                 return None
             before: CallOutcome = call
@@ -211,7 +215,7 @@ def observed(
 
 
 def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> tuple[NaviRecord, list[DecidedCall]]:
-    """Return the record after the pending calls, nothing pending, and the calls whose tools failed."""
+    """Return the record after the pending calls, without pending requests, and the calls whose tools failed."""
     calls, outcomes = record["pending"]["calls"], list(record["outcomes"])
     lines: list[str] = []
     failed = dict(record["failed"])
@@ -225,12 +229,12 @@ def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> tup
         if ran is not call:
             changed = f"changed before it was made, to {call_line(ran['tool'], ran['args'])}"
             line = f"{line} was {changed}"
-            # The call as the decider chose it is refused: it must not be decided again.
+            # The decider's own call counts as refused: it must not be decided again.
             outcomes.append(_outcome_of(call, "refused", changed))
         outcomes.append(_outcome_of(ran, status, text))
         lines.append(f"{line} -> {status}: {indented(shortened(text, most))}")
         if status == "failed":
-            # The tool that ran is out, not the one that was asked for.
+            # The tool that ran is disabled, not the requested one.
             failed.setdefault(ran["tool"], shortened(text, ROUND_LIMITS.error))
             broken.setdefault(ran["tool"], ran)
     after: NaviRecord = {**record, "outcomes": outcomes, "failed": failed, "pending": nothing_pending()}
@@ -238,7 +242,7 @@ def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> tup
 
 
 def _executed(call: DecidedCall, answer: ToolMessage | None) -> DecidedCall:
-    """Return the call that ran: a guard may have had another one executed instead."""
+    """Return the call that ran, which a guard may have replaced."""
     if answer is None:
         return call
     instead = ran_instead(answer)
@@ -263,14 +267,14 @@ def _outcome(answer: ToolMessage | None) -> tuple[CallStatus, str]:
     status = status_of(answer.content, error=answer.status == "error")
     if status in ("ok", "failed"):
         return status, text
-    # A person's no is no failure of the tool, and no way around it is looked for.
+    # A person's refusal is not a failure of the tool, so it is not replaced.
     return "refused", text
 
 
 def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bool]:
-    """Put the result of a search in front; return True if it has a tool that was no candidate before.
+    """Put the result of a search first; return True if it has a new candidate.
 
-    Of too many candidates, tools of chains and tools that were used leave last. The best chain is never cut.
+    If there are too many candidates, tools of chains and used tools are removed last. The best chain is never cut.
     """
     tools = [tool for tool in found["tools"] if tool not in record["failed"]]
     is_new = not set(tools).issubset(record["candidates"])
@@ -282,7 +286,7 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
     candidates = _first_candidates({*tools, *record["candidates"]}, chains, record)
     candidates += [*tools, *record["candidates"]]
     most = MAX_CANDIDATES
-    # Later searches add to what the first one found: the decider may still need both.
+    # Later searches add to the first one's tools: the decider may still need both.
     if record["decisions"]:
         most = 2 * MAX_CANDIDATES
     if chains:
@@ -297,7 +301,7 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
 
 
 def _first_candidates(known: Collection[str], chains: Iterable[Mapping[str, Any]], record: NaviRecord) -> list[str]:
-    """Return the known tools that leave last: those of chains, the best chain first, and those that were used."""
+    """Return the known tools that are removed last: those of chains, the best chain first, and used tools."""
     ordered: list[str] = []
     for chain in chains:
         ordered += tools_of(chain)
@@ -306,7 +310,7 @@ def _first_candidates(known: Collection[str], chains: Iterable[Mapping[str, Any]
 
 
 def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> NaviRecord:
-    """Return the record with the way around a failure: its chain comes first, and the decider is shown it."""
+    """Return the record with the replacement after a failure: its chain comes first, and the decider sees it."""
     if found is not None:
         record, _ = with_retrieved(record, found)
     text = _route_text(route, found)
@@ -344,7 +348,9 @@ def _without_failed(record: NaviRecord) -> NaviRecord:
 
 
 def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[str]) -> NaviRecord:
-    """Return a new record with the earlier calls for its request: a host's graph may come here again for it."""
+    """Return a new record with the earlier calls for its request: a host's graph may enter the subgraph again for
+    it.
+    """
     answers: dict[str, ToolMessage] = {}
     for message in since:
         if isinstance(message, ToolMessage):
@@ -398,7 +404,7 @@ class CallContext(NamedTuple):
 
 
 class Retriever:
-    """The searches of one subgraph. A search that raises is logged once and finds nothing."""
+    """The searches of one subgraph. A search that raises is logged once and returns no tools."""
 
     def __init__(self, navigator: Navigator, specs: Mapping[str, ToolSpec], errors: ErrorLog) -> None:
         self._navigator, self._specs, self._errors = navigator, specs, errors
@@ -407,16 +413,16 @@ class Retriever:
     def search(
         self, record: NaviRecord, query: str, context: CallContext, *, most: int = ROUND_LIMITS.few_hits
     ) -> Retrieved:
-        """Return the tools for a request or an imagined API: complete chains, then at most `most` others that are new.
+        """Return the tools for a request or an imagined API: complete chains, then at most `most` new ones.
 
-        Where hardly any tool fits, others fill up, but in a large catalogue only if there is no candidate yet.
+        If few tools fit, others are added, but in a large catalogue only without earlier candidates.
         """
         plan = self._plan(record, context, query)
         had = {*record["failed"], *record["candidates"]}
         if plan is not None:
             had.update(plan.tools)
         hits: list[str] = []
-        # The candidates of before may come first again, so as many more are asked for.
+        # The earlier candidates may come first again, so as many more are requested.
         for name in self._hits(query, context, most + len(had)):
             if name not in had:
                 hits.append(name)
@@ -432,7 +438,7 @@ class Retriever:
     def reroute(
         self, before: NaviRecord, after: NaviRecord, call: DecidedCall, context: CallContext
     ) -> tuple[Route, Retrieved | None]:
-        """Return the way around a failed call: an equivalent tool, another way from upstream, or a fresh search."""
+        """Return the replacement of a failed call: an equivalent tool, another way from upstream, or a new search."""
         tool = call["tool"]
         working = [name for name in context.allowed if name not in after["failed"]]
         similar = self._similar(tool, frozenset(working))
@@ -451,7 +457,7 @@ class Retriever:
         if not fresh["tools"]:
             return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
         chains = []
-        # Otherwise a failed look-up of an order's number could lead to a new order.
+        # Otherwise a failed look-up of an order's number could create a new order.
         for plain in fresh["chains"]:
             if self._careful(tools_of(plain), had):
                 chains.append(plain)
@@ -484,19 +490,19 @@ class Retriever:
         for name, _ in self._index.search(tool_text(spec), len(self._specs)):
             if len(similar) == ROUND_LIMITS.few_hits:
                 break
-            # What only looks things up must not be replaced by what changes them.
+            # A look-up must not be replaced by a change.
             if name in allowed and name != tool and same_effects(spec, self._specs[name]):
                 similar.append(name)
         return similar
 
     def _broken(self, before: NaviRecord, tool: str, context: CallContext) -> Chain | None:
-        """Return the chain of the failed tool; a new one to it if it was in none."""
+        """Return the chain of the failed tool, or a new one to it."""
         for chain in before["chains"]:
             if tool in tools_of(chain):
                 return chain_of(chain)
         if tool not in self._specs:
             return None
-        # A chain to the tool tells which values it was to give, so the tool itself is allowed once more.
+        # A chain to the tool shows its required outputs, so the tool itself is allowed once more.
         with_tool = CallContext({*context.allowed, tool}, context.user_id)
         plan = self._plan(before, with_tool, target=tool)
         if plan is None:
@@ -519,7 +525,7 @@ class Retriever:
     def _plan(
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None
     ) -> Plan | None:
-        # A chain to the failed tool itself is asked for in `_broken`.
+        # A chain to the failed tool itself is planned in `_broken`.
         avoided = set(record["failed"]) - {target}
         done = [name for name in succeeded(record) if name not in avoided]
         with self._errors:

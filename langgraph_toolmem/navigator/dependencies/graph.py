@@ -1,10 +1,10 @@
 """The tool dependency graph: API nodes and parameter nodes (NaviAgent, arXiv 2506.19500, section 2).
 
-A parameter node stands for all inputs and outputs that mean the same [P]: those with one alias, else those with the
-same words and shape [O]. (In the paper an embedder finds those that mean the same; with all-MiniLM-L6-v2 that made no
-plan of six recorded sets right.) Structural edges lead from a parameter to the APIs that take it and from an API to the
+A parameter node represents all inputs and outputs of the same meaning [P]: those with one alias, otherwise those with
+the same words and shape [O]. (In the paper an embedder finds equal meanings; with all-MiniLM-L6-v2 this did not improve
+a plan of six recorded sets.) Structural edges lead from a parameter to the APIs that take it and from an API to the
 parameters it gives. Behavioural edges are counts in `History` and are read when a link is weighed. Adding or removing a
-tool touches its own ports only, and the order of tools does not matter.
+tool changes only its own ports, and the order of tools does not matter.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from langgraph_toolmem.text.words import rarity
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
 MAX_PRODUCERS: Final = 64
-"""Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
+"""Limit of producers of one parameter for one consumer: tools whose names share words with it come first."""
 NEXT_TO_A_ROUTE: Final = 8
-"""The same where the paths of the tools say who gives it."""
+"""The same if the paths of the tools name the producer."""
 
 
 class ToolDependencyGraph:
-    """APIs, parameters, and who can give what to whom.
+    """APIs, parameters, and the links between them.
 
-    Reading it from several threads is fine while nobody changes it; who changes it guards that with a lock.
+    Several threads may read it while it is unchanged; changes need a lock.
 
     Args:
-        specs: the tools. Of two with the same name the later counts, and the log says so.
+        specs: the tools. Of two with the same name the later is used, and the log says so.
         aliases: "tool.path" of an input or output -> the name of its parameter; equal names are one parameter.
         observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
 
     Attributes:
         apis: the tools by name.
         clusters: the parameters by key.
-        left_out: the tools that give nothing to others, by `exclude`.
+        left_out: the tools that are not producers, by `exclude`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ToolDependencyGraph:
         name = spec.name
         self.remove(name)
         seen: Mapping[str, Iterable[str]] | None = self._observed.get(name, {})
-        # A watch never answers, so it gives nothing to others.
+        # A watch never answers, so it is not a producer.
         if name in self.left_out or spec.streams:
             seen = None
         node = ApiNode.of(spec, seen)
@@ -101,7 +101,7 @@ class ToolDependencyGraph:
             cluster = self.clusters.get(key)
             if cluster is None:
                 cluster = self.clusters[key] = Cluster(key)
-            # The cluster's own key: tools keep thousands of keys, and equal ones would be kept once each.
+            # The cluster's own key: tools keep thousands of keys, and equal ones would be kept several times.
             keys.add(cluster.key)
             cluster.add(port)
         self.apis[name] = node
@@ -110,8 +110,8 @@ class ToolDependencyGraph:
         self._routes.add(node)
 
     def remove(self, tool: str) -> None:
-        """Remove a tool, but not what was observed of it; one that is unknown is no error."""
-        # Each tool counts for how rare the words of all names are.
+        """Remove a tool, but not its observations; an unknown name is ignored."""
+        # Each tool counts in the rarity of words in names.
         self._rarities = {}
         node = self.apis.pop(tool, None)
         if node is None:
@@ -131,23 +131,23 @@ class ToolDependencyGraph:
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
         """Set what runs showed of a tool's results, path -> JSON types, in place of what was known before."""
         seen = _frozen(outputs)
-        # Reading a tool's ports again is what costs here: only where its results changed.
+        # Reading a tool's ports is slow: only if its results changed.
         if seen != self._observed.get(tool, {}):
             self._observed[tool] = seen
             if tool in self.apis:
                 self.update([self.apis[tool].spec])
 
     def exclude(self, tools: Collection[str]) -> None:
-        """Have these tools, and no others, give nothing to others. One can still plan for them [O]."""
+        """Make exactly these tools non-producers. They can still be targets of a plan [O]."""
         changed = self.left_out.symmetric_difference(tools)
         self.left_out = frozenset(tools)
-        # Added again, since an excluded tool has no outputs in the clusters.
+        # Added again, because an excluded tool has no outputs in the clusters.
         for tool in sorted(changed & self.apis.keys()):
             self._add(self.apis[tool].spec)
 
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
-        """Return tool -> path -> JSON types of the results it gave."""
+        """Return tool -> path -> JSON types of its results."""
         observed = {}
         for tool, paths in self._observed.items():
             observed[tool] = {path: sorted(types) for path, types in paths.items()}
@@ -163,7 +163,7 @@ class ToolDependencyGraph:
     # --- parameters ---
 
     def key_of(self, port: Port) -> Key:
-        """Return the key of the parameter node that a port belongs to, whether there is one or not."""
+        """Return the key of the parameter node of a port, even if the node does not exist."""
         if self._aliases:
             alias = self._aliases.get(f"{port.tool}.{port.path}")
             if alias is not None:
@@ -183,7 +183,7 @@ class ToolDependencyGraph:
         for link in self._routes.links_into(port, self.left_out):
             if self._routes.may_feed(link, port):
                 links[link.producer, link.output] = link
-                # A path that names the producer leaves little for words to add.
+                # If a path names the producer, words add little.
                 if link.fit == 1.0:
                     most = NEXT_TO_A_ROUTE
         for link in self._structural(port, self.cluster_of(port), most):
@@ -191,7 +191,8 @@ class ToolDependencyGraph:
                 before = links.get((link.producer, link.output))
                 if before is None or before.fit < link.fit:
                     links[link.producer, link.output] = link
-        # Names may say more than what an id is of (`ancestor_folder_id`): docs/figures.md, plans over public APIs.
+        # Names may have more words than the collection of the id (`ancestor_folder_id`): docs/figures.md, plans over
+        # public APIs.
         if not links and port.meaning.words & LEXICON.identifiers:
             for link in self._by_rest_of_name(port):
                 links[link.producer, link.output] = link
@@ -204,11 +205,11 @@ class ToolDependencyGraph:
 
     def _structural(self, port: Port, cluster: Cluster, most: int) -> Iterator[Link]:
         """Yield links from the outputs of a cluster to an input, of at most so many tools."""
-        apart = 0.6  # part of the fit that does not depend on whether two tools' names are akin
+        apart = 0.6  # part of the fit that does not depend on the similarity of two tools' names
         count = len(cluster.producers) - (port.tool in cluster.producers)
         if count <= 0:
             return
-        # An id of nothing in particular fits many inputs, and so do values that many tools give.
+        # An unspecific id fits many inputs, and so do values of many tools.
         certainty = 1.0
         if cluster.vague:
             certainty = 0.3
@@ -221,7 +222,7 @@ class ToolDependencyGraph:
 
     def _nearest(self, consumer: str, producers: Collection[str], most: int) -> list[str]:
         """Return at most so many producers: those whose names share a rare word with the consumer's first."""
-        rare = 500  # a word in more tool names than this does not tell which belong together
+        rare = 500  # a word in more tool names than this does not identify related tools
         if len(producers) <= most + 1:
             return [tool for tool in producers if tool != consumer]
         nearest: dict[str, None] = {}
@@ -243,7 +244,7 @@ class ToolDependencyGraph:
         return len(self._by_word[word]), word
 
     def _by_rest_of_name(self, port: Port) -> list[Link]:
-        """Return links for an id that nothing gives by its whole name; the first rest that has any counts."""
+        """Return links for an id without a producer of its whole name, by the first shorter name that has some."""
         ids = port.meaning.words & LEXICON.identifiers
         for rest in self._routes.rests_of_name(port):
             links = list(self._routes.named_by(port, rest))
@@ -263,7 +264,7 @@ class ToolDependencyGraph:
     # --- names ---
 
     def nouns(self, tool: str) -> tuple[str, ...]:
-        """Return the words of what a tool is about."""
+        """Return the words of a tool's subject."""
         nouns = resource(self.apis[tool].path)
         if nouns:
             return nouns

@@ -4,12 +4,12 @@ Structure and record give each link a weight, a mean of the two in which structu
 
     w(i→j) = (n + PRIOR · COLD · fit) / (N(j) + PRIOR),    n = max(N(i→j), uses of this very flow)
 
-With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
-that is never taken where it could be thus loses against those that are.
+Without a record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. So a plausible link that is
+never used ranks below used links.
 
-A trained table (`papers.naviagent.learned`) has a score p(o→i) of each link from output o to input i. It takes the
-place of ``COLD · fit`` if it is more [O]. It only raises weights: links that were not seen yet are learned as unlikely,
-and plans lost right chains by that.
+A trained table (`papers.naviagent.learned`) has a score p(o→i) of each link from output o to input i. It replaces
+``COLD · fit`` if it is larger [O]. It only raises weights: training learns unseen links as unlikely, and lower weights
+lost right chains.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Final, Literal, NamedTuple
 from langgraph_toolmem.navigator.history import Flow, History
 
 PRIOR: Final = 2.0
-"""Uses of a tool that structure, or a learned probability, counts as much as."""
+"""Number of uses that structure, or a learned probability, counts for."""
 LINK_TABLE: Final = "links.json"
-"""File in the memory's folder with the scores that training left (`papers.naviagent.learned`)."""
+"""File in the memory's folder with the trained scores (`papers.naviagent.learned`)."""
 COLD: Final = 0.6
 """Weight of a perfect fit without any record."""
 
@@ -35,9 +35,9 @@ class Link(NamedTuple):
         output: path in that output.
         consumer: tool whose input it is.
         input: path of that input.
-        fit: how well they fit by structure alone, 0 to 1.
-        kind: "cluster": they mean the same; "route": the producer lists the collection that the input picks an element
-            of, or its document links the two; "flow": seen in runs.
+        fit: how well they fit by structure, 0 to 1.
+        kind: "cluster": they have the same meaning; "route": the producer lists the collection that the input picks an
+            element of, or its document links the two; "flow": seen in runs.
     """
 
     producer: str
@@ -57,7 +57,7 @@ def weight_of(link: Link, history: History, learned: LinkScores) -> float:
     uses = history.uses.get(link.consumer, 0.0)
     seen = 0.0
     if uses > 0:
-        # A flow may be known where the order of tools is not: calls in between hide who came right before.
+        # A flow may be known without a transition: calls in between hide the producer.
         parameter = link.input.split(".", 1)[0].removesuffix("[]")
         flow = Flow(link.producer, link.output, link.consumer, parameter)
         in_order = history.weight(link.producer, link.consumer) * uses

@@ -16,7 +16,7 @@ Key = tuple[frozenset[str], str]
 
 
 class Cluster:
-    """A parameter node: the inputs and outputs that mean the same.
+    """A parameter node: inputs and outputs of the same meaning.
 
     Attributes:
         key: its words and shape.
@@ -45,14 +45,14 @@ class Cluster:
 
     @property
     def empty(self) -> bool:
-        """Return True if no tool has this parameter any more."""
+        """Return True if the parameter has no tools."""
         return not self.producers and not self.consumers
 
     @property
     def id(self) -> str:
-        """Return its words and shape as a text; unlike that of every other one."""
+        """Return its words and shape as a unique text."""
         words, shape = self.key
-        # What it is of comes first: "city name", not "name city".
+        # The owner comes first: "city name", not "name city".
         ordered = sorted(words - LEXICON.generic) + sorted(words & LEXICON.generic)
         label = " ".join(ordered)
         if shape == "scalar":
@@ -61,21 +61,21 @@ class Cluster:
 
     @property
     def vague(self) -> bool:
-        """Return True if nothing says of what its members are the id, name, count ..."""
+        """Return True if its members are an id, name, count ... of an unknown thing."""
         words, shape = self.key
         return shape != "alias" and words <= LEXICON.generic
 
 
 @dataclass(frozen=True)
 class ApiNode:
-    """A tool. Its ports are read where a plan comes near: a thousand tools have tens of thousands of them.
+    """A tool. Its ports are read when a plan needs them: a thousand tools have tens of thousands of ports.
 
     Attributes:
         spec: the tool.
-        seen: path -> JSON types of results that runs showed; None if it gives nothing to others (`exclude`).
-        words: what its name says, as stems, and its tags.
-        producer_prior: factor for what it gives, 0 to 1: to read is better than to write something in order to get an
-            id, and to destroy is worst [O].
+        seen: path -> JSON types of results that runs showed; None if it is not a producer (`exclude`).
+        words: the stems of its name, and its tags.
+        producer_prior: factor for its outputs, 0 to 1: reading is better than writing to get an id, and destroying is
+            worst [O].
         route: its HTTP route, if it has one.
     """
 
@@ -88,7 +88,7 @@ class ApiNode:
     @classmethod
     def of(cls, spec: ToolSpec, seen: Mapping[str, Iterable[str]] | None) -> ApiNode:
         """Return the node of a tool."""
-        # Verbs and prepositions are in the names of unrelated tools: they would make all of them akin.
+        # Verbs and prepositions are in the names of unrelated tools: they would make all of them similar.
         telling = set(canonical(spec.name)) - LEXICON.generic - LEXICON.prepositions - LEXICON.strict_verbs
         words = {stem(word) for word in telling}
         # Marked, so that a tag and a word of a name are never the same.
@@ -98,21 +98,21 @@ class ApiNode:
 
     @cached_property
     def inputs(self) -> tuple[Port, ...]:
-        """The values that a call takes."""
+        """The inputs of a call."""
         return self._read_inputs()
 
     @cached_property
     def outputs(self) -> tuple[Port, ...]:
-        """The values that a call gives."""
+        """The outputs of a call."""
         return self._outputs(self.inputs)
 
     @cached_property
     def needs(self) -> tuple[Port, ...]:
-        """The inputs that a call must have."""
+        """The required inputs of a call."""
         return tuple(port for port in self.inputs if port.required)
 
     def ports(self) -> tuple[Port, ...]:
-        """Return its inputs and outputs, and keep none."""
+        """Return its inputs and outputs, without caching them."""
         inputs = self._read_inputs()
         return *inputs, *self._outputs(inputs)
 
@@ -134,7 +134,7 @@ class ApiNode:
         return self.route.path
 
     def collection_of(self, port: Port) -> str:
-        """Return the path of the collection that an input picks an element of; "" if it picks none."""
+        """Return the path of the collection that an input picks an element of, or ""."""
         if self.route is None:
             return ""
         return self.route.slots.get(port.path, "")
@@ -147,7 +147,7 @@ class ApiNode:
 
 def _producer_prior(spec: ToolSpec) -> float:
     # Our own choice [O]; figures of plans with it are in docs/figures.md. Of two tools that give an id, the one that
-    # only reads has to win whatever their names say; a tool that does not say what it does is nearly as good.
+    # only reads has to win, for any names; a tool with unknown effects is almost as good.
     reading, unclear, changing, destroying = 1.0, 0.85, 0.6, 0.2
     if spec.destructive:
         return destroying

@@ -1,6 +1,6 @@
-"""Links by the paths of HTTP routes: who lists the collection that an input picks an element of.
+"""Links by the paths of HTTP routes: the operation that lists the collection from which an input picks an element.
 
-``GET /orders`` lists the elements that ``/orders/{order_id}`` picks. Where a path does not say it, a document's
+``GET /orders`` lists the elements that ``/orders/{order_id}`` picks. If the path does not show it, a document's
 ``x-links``, a list of the same name elsewhere, or the rest of the input's name (`ancestor_folder_id`) does.
 """
 
@@ -16,15 +16,16 @@ from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import EntityRoute, Port, canonical, resource
 
 MAX_LISTS: Final = 8
-"""Lists of the same name elsewhere in the hierarchy of paths that are looked at."""
+"""Limit of lists of the same name elsewhere in the hierarchy of paths."""
 SAME_NAME: Final = 0.8
-"""Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths, and of an operation that
-the input's description names."""
+"""Fit of a list with the collection's name elsewhere in the hierarchy of paths, and of an operation that the input's
+description names.
+"""
 REST_OF_NAME: Final = 0.5
 
 
 class OutputOf(NamedTuple):
-    """An output that a document links to an input; path "" where it names the operation alone."""
+    """An output that a document links to an input; path "" if it names only the operation."""
 
     tool: str
     path: str
@@ -35,9 +36,9 @@ class _SoughtCollection:
     """The collection that an input picks an element of.
 
     Attributes:
-        path: its path; "" where only the input's name says what it is.
-        near: path that a list of the same name should share its beginning with.
-        nouns: words of what is in it.
+        path: its path; "" if only the input's name identifies it.
+        near: path whose beginning a list of the same name should share.
+        nouns: words of its elements.
     """
 
     path: str
@@ -49,7 +50,7 @@ class RouteIndex:
     """The tools of a graph by the paths of their routes.
 
     Args:
-        apis: the graph's tools by name; the graph changes this very mapping.
+        apis: the graph's tools by name; the graph changes this mapping object.
     """
 
     def __init__(self, apis: Mapping[str, ApiNode]) -> None:
@@ -67,14 +68,14 @@ class RouteIndex:
         self._names_in_slot = {}
         for index, key in self._entries(node):
             index.setdefault(key, {})[node.spec.name] = None
-        # The answer of a watch does not end, so its document's links lead nowhere.
+        # The answer of a watch does not end, so its document's links are useless.
         if node.spec.streams or node.spec.returns is None:
             return
         for consumer, parameter, path in node.spec.returns.get("x-links", ()):
             self._linked.setdefault((consumer, parameter), {})[OutputOf(node.spec.name, path)] = None
 
     def remove(self, node: ApiNode) -> None:
-        """Remove a tool; links of its document stay, and are passed over while the tool is not there."""
+        """Remove a tool; links of its document are kept, and ignored while the tool is missing."""
         self._names_in_slot = {}
         for index, key in self._entries(node):
             tools = index[key]
@@ -83,7 +84,7 @@ class RouteIndex:
                 del index[key]
 
     def _entries(self, node: ApiNode) -> Iterator[tuple[dict[str, dict[str, None]], str]]:
-        """Yield each index that a tool stands in, and its key there."""
+        """Yield each index that contains a tool, and its key there."""
         route = node.route
         if route is None:
             return
@@ -100,7 +101,9 @@ class RouteIndex:
     # --- links ---
 
     def links_into(self, port: Port, left_out: Collection[str]) -> Iterator[Link]:
-        """Yield links by a document or by the hierarchy of paths: to pick an element one lists its collection."""
+        """Yield links by a document or by the hierarchy of paths: an element is picked from the list of its
+        collection.
+        """
         yield from self._documented(port, left_out)
         node = self._apis.get(port.tool)
         if node is None or node.route is None:
@@ -122,7 +125,7 @@ class RouteIndex:
             if output.path:
                 yield Link(output.tool, output.path, port.tool, port.path, 1.0, "route")
                 continue
-            # "As returned by GET /orders" names an operation: which part of its answer is ours to find.
+            # "As returned by GET /orders" names an operation: the part of its answer has to be found.
             element = self._element(output.tool, port, ())
             path = ""
             if element is not None:
@@ -133,7 +136,7 @@ class RouteIndex:
         return [tool for tool in tools if tool != consumer and tool not in taken]
 
     def _distance_from(self, path: str) -> Any:
-        """Return a key by which the lists that share most of a path come first, of these the shortest."""
+        """Return a key that sorts lists by their common path, longest first, then by length, shortest first."""
 
         def distance(tool: str) -> tuple[int, int, str]:
             own = self._apis[tool].path
@@ -149,16 +152,18 @@ class RouteIndex:
                 yield Link(tool, output.path, port.tool, port.path, fit, "route")
 
     def named_by(self, port: Port, nouns: tuple[str, ...]) -> Iterator[Link]:
-        """Yield links from lists of what some nouns name, for an id that nothing gives by its whole name."""
+        """Yield links from lists of things named by some nouns, for an id without a producer of its whole name."""
         lists = self._lists_named(nouns, self._apis[port.tool])[:MAX_LISTS]
         yield from self._elements(port, self._others(lists, port.tool), nouns, REST_OF_NAME)
 
     def rests_of_name(self, port: Port) -> list[tuple[str, ...]]:
-        """Return what an input may be the id of, by ever shorter rests of its name: `ancestor_folder_id`, folders."""
+        """Return the collections that an input may be an id of, by ever shorter ends of its name: `ancestor_folder_id`,
+        folders.
+        """
         nouns = self._nouns_of(port)
         rests = [nouns[start:] for start in range(len(nouns))]
-        # Without rests of names and parts of records, 94 % of DocuSign's plans lacked a value, and 17 % of Discord's.
-        # What somebody is in a record (`requester_id`) is a user.
+        # Without rests of names and parts of records, 94 % of DocuSign's plans lacked a value, and 17 % of Discord's. A
+        # person's role in a record (`requester_id`) is a user.
         if nouns and nouns[-1] in LEXICON.people:
             rests += [("user",), ("member",)]
         return rests
@@ -176,10 +181,10 @@ class RouteIndex:
                         yield Link(tool, output.path, port.tool, port.path, REST_OF_NAME, "route")
 
     def may_feed(self, link: Link, port: Port) -> bool:
-        """Return False for what a record of a collection says, where a call adds to the collection or changes it.
+        """Return False for a field of a collection's record, if a call adds to the collection or changes it.
 
-        A new call's number comes from the request, not from an old call, and who is banned is not among those who are
-        banned already. What runs showed (flows) is not asked here.
+        A new call's number comes from the request, not from an old call, and a user to ban is not among the banned
+        ones. Observed flows are not checked here.
         """
         consumer, producer = self._apis[port.tool].route, self._apis[link.producer].route
         if consumer is None or producer is None:
@@ -194,7 +199,9 @@ class RouteIndex:
     # --- names ---
 
     def _nouns_of(self, port: Port) -> tuple[str, ...]:
-        """Return the words of what an input is the id of: by its name, by what is around it, or by its path."""
+        """Return the words of the thing that an input is an id of: by its name, by the object around it, or by its
+        path.
+        """
         levels = port.path.replace("[]", "").split(".")
         for level in reversed(levels):
             nouns = _without_identifiers(canonical(level))
@@ -206,7 +213,7 @@ class RouteIndex:
         return _without_identifiers(resource(route.slots.get(port.path, route.path)))
 
     def _lists_named(self, nouns: tuple[str, ...], consumer: ApiNode) -> list[str]:
-        """Return tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
+        """Return tools that list things named by some nouns, in full or with the rest in the consumer's own path."""
         if not nouns:
             return []
         lists = []
@@ -220,8 +227,8 @@ class RouteIndex:
     def _element(self, tool: str, port: Port, nouns: tuple[str, ...]) -> Port | None:
         """Return the part of a list that names one of its elements as an input does, if there is one.
 
-        First the part that is called as the input is, unless that is the name of the thing alone: then the part that
-        other operations address an element by, then an id, and a name last.
+        First the part with the input's name, unless that is only the name of the thing: then the part by which other
+        operations address an element, then an id, and a name last.
         """
         names = self._slot_names(port, tool, nouns)
         best: Port | None = None
@@ -240,12 +247,12 @@ class RouteIndex:
         return best
 
     def _slot_names(self, port: Port, tool: str, nouns: tuple[str, ...]) -> frozenset[str]:
-        """Return the names that operations have for an element of what a tool lists, and for an input in its place."""
+        """Return the operations' names for an element of a tool's list, and for an input in its place."""
         collection = self._apis[port.tool].collection_of(port)
         names = {_last_level(port.path)}
         names |= self._names_behind(collection)
         names |= self._names_behind(self._apis[tool].path)
-        # The name of the thing alone (`order`) does not tell its id from its other parts.
+        # The bare name of the thing (`order`) does not distinguish its id from its other parts.
         telling: set[str] = set()
         for name in names:
             if not set(canonical(name)) <= set(nouns):
@@ -279,7 +286,7 @@ def _sought(port: Port, route: EntityRoute) -> _SoughtCollection | None:
 def _may_fill_slot(link: Link, port: Port, producer: EntityRoute, consumer: EntityRoute, slot: str) -> bool:
     """Return False for a value that a path must not take from this producer."""
     addressed = f"{slot}/{{}}"
-    # Whom to delete is not who asks for it.
+    # The user to delete is not the caller.
     if producer.of_caller and not consumer.reads and consumer.path == addressed:
         return False
     if consumer.method != "PUT" or not consumer.writes_content:
@@ -290,7 +297,7 @@ def _may_fill_slot(link: Link, port: Port, producer: EntityRoute, consumer: Enti
 
 def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) -> bool:
     """Return False for content of a change that an old record of the same collection must not give."""
-    # Paths end alike where the records are alike: a managed company is a company.
+    # Similar records have paths with equal ends: a managed company is a company.
     if resource(producer.path)[-1:] != resource(consumer.path)[-1:]:
         return True
     words = port.meaning.words
@@ -301,7 +308,7 @@ def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) ->
 
 
 def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Collection[str]) -> int:
-    """Return how well a part of an element addresses it as an input wants, 0 for not at all.
+    """Return how well a part of an element fits an input that addresses it; 0 if it does not.
 
     `nouns` say what the collection is of; `names` are those that operations have for an element and that say more.
     """
@@ -336,13 +343,13 @@ def _last_level(path: str) -> str:
 
 
 def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
-    """Return True for the id of a thing that a collection is not of: the user of a membership."""
+    """Return True for the id of another thing than the collection's elements: the user of a membership."""
     things = port.meaning.words - LEXICON.identifiers - {"parent"}
     return bool(things) and not things & set(collection)
 
 
 def _is_own_id(output: str | None) -> bool:
-    """Return True for the id of an element itself (``entries[].id``), not of what it has (``[].user.id``)."""
+    """Return True for the id of an element itself (``entries[].id``), not of its parts (``[].user.id``)."""
     place, _, level = (output or "").rpartition(".")
     return place.endswith("[]") and _is_identifier(level)
 
@@ -352,7 +359,7 @@ def _is_identifier(level: str) -> bool:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Yield the paths in front of a path, nearest first.
+    """Yield the parents of a path, nearest first.
 
     >>> list(_parents("/users/{}/tables"))
     ['/users/{}', '/users']
@@ -378,7 +385,9 @@ def _shared_levels(one: str, other: str) -> int:
 
 
 def _types_agree(output: Port, wanted: Port) -> bool:
-    """Return True if a value may become another one; a text may be a number, and who says no type may be anything."""
+    """Return True if a value may become another one; a text may be a number, and a value without a type may be
+    anything.
+    """
     if output.meaning.shape != wanted.meaning.shape:
         return not (output.leaf.types and wanted.leaf.types)
     return True

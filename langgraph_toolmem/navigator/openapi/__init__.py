@@ -9,11 +9,11 @@ parameters: `auth` fills them. The specs are given to a memory like other tools:
     create_agent(model, openapi_tools("api.yaml", auth=token), middleware=...)
 
 ``documents``   loading, further files, references
-``schemas``     schemas that stand alone, fields of a body
+``schemas``     self-contained schemas, fields of a body
 ``serialize``   values as texts of a request
-``inputs``      parameters and bodies: schemas and places; ``names`` what they are called
+``inputs``      parameters and bodies: schemas and places; ``names`` their names
 ``operations``  a tool for each operation
-``calls``       requests; ``answers`` what the model reads of the answer
+``calls``       requests; ``answers`` the part of the answer that the model reads
 """
 
 from __future__ import annotations

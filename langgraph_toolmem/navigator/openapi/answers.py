@@ -20,7 +20,7 @@ MAX_SAID: Final = 500
 MAX_ANSWER_BYTES: Final = 64 * 2**20
 """Bytes of an answer that are read."""
 _NOTED: Final = ("retry-after", "link", "location", "content-location", "operation-location")
-"""Headers of an answer that say how to go on."""
+"""Headers of an answer that say how to continue."""
 # Limits of requests have no standard name yet; these three beginnings are in use.
 _RATE_LIMIT_HEADERS: Final = ("ratelimit", "x-ratelimit", "x-rate-limit")
 
@@ -38,7 +38,7 @@ class Intake:
     is_cut: bool = False
 
     def takes(self, chunk: bytes) -> bool:
-        """Take a chunk; return False from the time on after which nothing is read any more."""
+        """Add a chunk; return False after the end of the reading time."""
         self.content += chunk
         self.is_cut = time.monotonic() > self.until or len(self.content) > MAX_ANSWER_BYTES
         return not self.is_cut
@@ -51,7 +51,7 @@ class Intake:
         from langchain_core.tools import ToolException
 
         status = response.status_code
-        # Redirects are failures as well: they are not followed, so that credentials go to the named server alone.
+        # Redirects are failures as well: they are not followed, so that credentials reach only the named server.
         if status >= 300:
             raise ToolException(self._failure(response))
         kind = response.headers.get("content-type", "")
@@ -61,7 +61,7 @@ class Intake:
         if not self.content:
             return self._without_content(response, noted), artifact
         if self._is_binary(response, kind):
-            # A text may be read as far as it came; half a file is of no use.
+            # A text may be read as far as it arrived; half a file is useless.
             if self.is_cut:
                 raise ToolException(f"{self.operation.method} {self.operation.path} gave more than arrives in time.")
             name = _file_name(response.headers.get("content-disposition", ""))
@@ -74,7 +74,7 @@ class Intake:
         return self._with_note(content, response, noted), artifact
 
     def _failure(self, response: httpx.Response) -> str:
-        """Return the text of a failed answer, with the headers that say how to go on."""
+        """Return the text of a failed answer, with the headers that say how to continue."""
         kind = response.headers.get("content-type", "")
         said = ""
         if is_text(kind) or not kind:
@@ -96,7 +96,7 @@ class Intake:
         return {"status": response.status_code, "headers": headers}
 
     def _with_note(self, content: Any, response: httpx.Response, noted: Mapping[str, str]) -> list[dict[str, str]]:
-        """Return two content blocks: the value, and the status with the headers that say how to go on."""
+        """Return two content blocks: the value, and the status with the headers that say how to continue."""
         text = content
         if not isinstance(content, str):
             text = json.dumps(content, ensure_ascii=False)
@@ -116,7 +116,7 @@ class Intake:
         return bool(kind) and not is_text(kind) and response.charset_encoding is None
 
     def _text(self, response: httpx.Response) -> str:
-        # A server may name an encoding that does not exist, or bytes that are no text in it.
+        # A server may name an unknown encoding, or send bytes that are invalid in it.
         try:
             encoding = codecs.lookup(response.charset_encoding or "utf-8").name
             return self.content.decode(encoding, "replace")
@@ -128,19 +128,19 @@ class Intake:
             try:
                 return json.loads(self.content)
             except (ValueError, RecursionError):
-                pass  # the model reads the text of what calls itself JSON and is none
+                pass  # the model reads invalid JSON as a text
         return self._text(response)
 
 
 def _noted(headers: httpx.Headers, *, failed: bool) -> dict[str, str]:
-    """Return the headers that the model reads: how to go on, and limits where they are reached."""
+    """Return the headers for the model: how to continue, and reached limits."""
     noted: dict[str, str] = {}
     for label in _NOTED:
         if label in headers:
             noted[label.title()] = headers[label]
     for label, value in headers.items():
         if label.startswith(_RATE_LIMIT_HEADERS):
-            # Limits that are far away would be noise in each answer.
+            # Limits that are not reached would be noise in each answer.
             spent = label.endswith("remaining") and value.strip() == "0"
             if failed or spent:
                 noted[label.title()] = value

@@ -1,6 +1,6 @@
 """Calls of operations: the arguments of a tool become one HTTP request.
 
-Whatever a model writes, a call ends in an answer or in an error that the model reads (`ToolException`).
+For any arguments of a model, a call ends in an answer or in an error that the model reads (`ToolException`).
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ def openapi_tools(
 ) -> list[BaseTool]:
     """Return tools that call the operations of documents; names, schemas and effects are those of `read_openapi`.
 
-    A tool gives the JSON of the answer, else its text; where the status is not 200 or a header says how to go on
-    (``Link``, ``Location``, ``Retry-After``, an exhausted rate limit), a second text block has both. Bytes that are no
-    text are in the message's artifact as ``data``, with name, type and size. An answer from status 300 on, or none, is
-    an error that the model reads: method, path, status, those headers and the beginning of the answer. Redirects are
-    not followed, so credentials go to the named server alone; a value can never leave its place in a path.
+    A tool returns the JSON of the answer, otherwise its text; if the status is not 200 or a header says how to continue
+    (``Link``, ``Location``, ``Retry-After``, an exhausted rate limit), a second text block has both. Binary data is in
+    the message's artifact as ``data``, with name, type and size. A status of 300 or more, or a missing answer, is an
+    error that the model reads: method, path, status, those headers and the beginning of the answer. Redirects are not
+    followed, so credentials reach only the named server; a value can never leave its place in a path.
 
     Args:
         documents: parsed documents, or paths of JSON or YAML files.
-        base_url: address in front of every path; the first server of each document if None.
-        auth: a token, sent as ``Authorization: Bearer``, and wherever an operation takes one as a parameter; values by
-            name of the header, parameter or cookie, such as ``{"X-API-Key": key}``; or an `httpx.Auth`. It goes to the
-            servers of all the documents: call once for each that has credentials of its own.
-        client, async_client: clients of one's own; their time-outs count as well.
-        timeout: seconds that one answer may take. Of a text that goes on, the model reads what came until then.
-        files: folder whose files a model may send by ``path``. Defaults to None: it sends what it writes alone.
+        base_url: address before every path. Defaults to the first server of each document.
+        auth: a token, sent as ``Authorization: Bearer``, and for every parameter that takes a token; values by name of
+            the header, parameter or cookie, such as ``{"X-API-Key": key}``; or an `httpx.Auth`. It is sent to the
+            servers of all documents: call this function once for each set of credentials.
+        client, async_client: your own clients; their time-outs apply as well.
+        timeout: seconds that one answer may take. Of a longer text, the model reads the part until then.
+        files: folder whose files a model may send by ``path``. Defaults to None: a model can only send its own text.
 
     Raises:
-        ConfigurationError: a document cannot be read, or names no server and `base_url` is None, or a value of `auth`
+        ConfigurationError: a document cannot be read, or has no server and `base_url` is None, or a value of `auth`
             cannot be sent.
     """
     operations = read_operations(*documents)
@@ -85,7 +85,7 @@ def openapi_tools(
 
 
 def _check_servers(operations: Iterable[Operation]) -> None:
-    """Raise ConfigurationError for a relative server: where the document came from is not known here."""
+    """Raise ConfigurationError for a relative server, because the origin of the document is unknown here."""
     for operation in operations:
         if not operation.server.startswith(("http://", "https://")):
             name = operation.spec.name
@@ -129,7 +129,7 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
 
 @dataclass
 class _Http:
-    """Sends calls; a client that nobody gave is made at the first one."""
+    """Sends calls; a missing client is made at the first call."""
 
     base_url: str | None
     auth: str | Mapping[str, str] | httpx.Auth | None
@@ -144,7 +144,7 @@ class _Http:
             values = {"auth": self.auth}
         elif isinstance(self.auth, Mapping):
             values = self.auth
-        # Now, in place of an error at each call that only the model would read.
+        # Raised now; otherwise each call would fail with an error that only the model reads.
         for label, value in values.items():
             try:
                 write_header(Place(label, "header"), value)
@@ -159,7 +159,7 @@ class _Http:
         if self.client is None:
             self.client = httpx.Client(timeout=self.timeout)
         request = self._request(operation, arguments, self.client)
-        # httpx's time-out counts each read by itself: an answer that drips would be read for ever.
+        # httpx's time-out applies to each read: a slow answer could be read for ever.
         answer = Intake(operation, time.monotonic() + self.timeout)
         try:
             with self.client.stream(**request, follow_redirects=False) as response:
@@ -175,7 +175,7 @@ class _Http:
 
         if self.async_client is not None:
             return await self._asent(self.async_client, operation, arguments)
-        # A client belongs to one event loop, and nothing says that the next call is made in the same one.
+        # A client belongs to one event loop, and the next call may be made in another one.
         async with httpx.AsyncClient(timeout=self.timeout) as client:
             return await self._asent(client, operation, arguments)
 
@@ -207,7 +207,7 @@ class _Http:
             # httpx puts a client's own parameters in place of the query of an address.
             if client.params:
                 request["params"] = httpx.QueryParams(request["url"].partition("?")[2])
-            # "*/*" is httpx's own; what the host's client asks for counts more than the document.
+            # "*/*" is httpx's default; the host's client takes precedence over the document.
             if operation.accept and client.headers.get("accept") == "*/*":
                 request["headers"].append((b"Accept", operation.accept.encode()))
             draft.put_body(request)
@@ -218,7 +218,7 @@ class _Http:
 
 @dataclass(slots=True)
 class _RequestDraft:
-    """A request as it is put together."""
+    """A request under construction."""
 
     operation: Operation
     files: Path | None
@@ -230,7 +230,7 @@ class _RequestDraft:
     whole: PlacedValue | None = None
 
     def fill(self, arguments: Mapping[str, Any]) -> None:
-        """Put each argument into its place; null leaves out what cannot be null."""
+        """Put each argument into its place; null leaves out a parameter that cannot be null."""
         places = self.operation.places
         for name, value in arguments.items():
             # LangChain checks arguments only against schemas that are models.
@@ -259,7 +259,7 @@ class _RequestDraft:
         values: dict[str, str] = {}
         if isinstance(auth, str):
             self._put(Place("Authorization", "header"), f"Bearer {auth}")
-            # A key of a security scheme is no token: it is sent only where `auth` names it.
+            # A key of a security scheme is not a token: it is sent only if `auth` names it.
             values = {key.label: auth for key in self.operation.credentials}
         elif isinstance(auth, Mapping):
             values = dict(auth)
@@ -272,9 +272,11 @@ class _RequestDraft:
         return request
 
     def _kind_of_key(self, label: str) -> str:
-        """Return where a credential goes: a header, unless a security scheme or a parameter of its name says more."""
+        """Return the place of a credential: a header, unless a security scheme or a parameter of its name defines
+        another.
+        """
         kind = "header"
-        # A parameter of the operation says more than a scheme of the document.
+        # A parameter of the operation takes precedence over a scheme of the document.
         for key in (*self.operation.keys, *self.operation.credentials):
             if key.label == label:
                 kind = key.place
@@ -289,7 +291,7 @@ class _RequestDraft:
             if not self.path.get(label):
                 raise ValueRefusedError(f"{label} is part of the path and cannot be empty.")
         path = PATH_SLOT.sub(self._value_of_slot, template)
-        # Servers and proxies take `..` out of a path, and with it the folder that the document names.
+        # Servers and proxies resolve `..` in a path, and remove the folder that the document names.
         before = PATH_SLOT.sub("", template).split("/")
         for segment in path.partition("?")[0].split("/"):
             if segment in (".", "..") and segment not in before:
@@ -342,7 +344,7 @@ class _RequestDraft:
             return file.media or media, file.content
         if not is_json(media):
             return media, write_text(value).encode()
-        # A list is the steps of a patch, where the document takes both patches and merged objects.
+        # If the document takes both patches and merged objects, a list is the steps of a patch.
         if isinstance(value, list) and "application/json-patch+json" in medias:
             media = "application/json-patch+json"
         if "*" in media:

@@ -1,12 +1,12 @@
-"""Loading of OpenAPI documents: JSON or YAML, in one file or several, as one mapping whose references lead inside it.
+"""Loading of OpenAPI documents: JSON or YAML, in one file or several, as one mapping with local references.
 
 Each further file that a ``$ref`` names is read once and placed under ``x-files`` in the mapping; references to it are
-rewritten. A reference that leads nowhere stays as it is, and `Document.reasons` says why: whoever needs it refuses the
-operation, the others do without.
+rewritten. A broken reference stays as it is, and `Document.reasons` has the reason: operations that need it are
+refused.
 
-Documents come from the world and are not trusted. Nesting has a limit, and so has what YAML aliases may multiply a
-document by. A file is read only if the reference to it is relative, ends in ``.json``, ``.yaml`` or ``.yml``, and
-enters no hidden folder: a schema's texts reach the model, and a document could otherwise name the host's own secrets.
+Documents are not trusted. Nesting is limited, and so is the factor by which YAML aliases may multiply a document. A
+file is read only if the reference to it is relative, ends in ``.json``, ``.yaml`` or ``.yml``, and enters no hidden
+folder: a schema's texts reach the model, and a document could otherwise name the host's own secrets.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ from langgraph_toolmem.text.schema import followed, lookup
 Source = Mapping[str, Any] | str | Path
 
 MAX_LEVELS: Final = 100
-"""Nesting of a document, and of ``allOf`` in it. The deepest of eighteen public documents has 31 levels."""
+"""Limit of the nesting of a document, and of ``allOf`` in it. The deepest of eighteen public documents has 31
+levels.
+"""
 MAX_EXPANSION: Final = 10
-"""The most that aliases may multiply a document by. Fourteen YAML lines of nine aliases each would fill any memory."""
+"""Limit of the factor by which aliases may multiply a document. Fourteen YAML lines of nine aliases each would fill any
+memory.
+"""
 _FILES: Final = "x-files"
 _DATA: Final = frozenset({"example", "examples", "enum", "const", "default"})
-"""Keys whose values are data: a ``$ref`` in them is no reference."""
+"""Keys whose values are data: a ``$ref`` in them is not a reference."""
 _TABLES_OF_NAMES: Final = frozenset(
     {
         "$defs", "callbacks", "definitions", "dependentSchemas", "headers", "links", "parameters", "paths",
@@ -41,11 +45,11 @@ _TABLES_OF_NAMES: Final = frozenset(
         "securitySchemes",
     }
 )  # fmt: skip
-"""Keys whose values are mappings by names that the document chooses: no key of theirs has a meaning of its own."""
+"""Keys whose values are mappings by names that the document chooses: keys in these mappings have no special meaning."""
 
 
 class RefusalError(Exception):
-    """An operation that cannot be expressed; the text says why and what to do."""
+    """An operation that cannot be expressed; the text has the reason and a remedy."""
 
 
 @dataclass(slots=True)
@@ -53,8 +57,8 @@ class Document:
     """A loaded document.
 
     Attributes:
-        root: the document; every reference in it that leads somewhere is local.
-        reasons: reference that leads nowhere -> the reason.
+        root: the document; every valid reference in it is local.
+        reasons: broken reference -> the reason.
     """
 
     root: Mapping[str, Any]
@@ -72,18 +76,18 @@ class Document:
 
         A reference that leads nowhere or in a circle raises RefusalError.
         """
-        # So many references in a row: a circle of them has no end.
+        # This number of references in a row means a circle.
         schema = followed(mapping_of(value), self.root, most=32)
         reference = schema.get("$ref")
         if not isinstance(reference, str):
-            # The mapping itself where nothing is added: `Schemas` tells parts apart by identity.
+            # The mapping itself if nothing is added: `Schemas` distinguishes parts by identity.
             return schema
         if isinstance(self.target(reference), Mapping):
             raise RefusalError(f"$ref {reference} leads in a circle")
         return {key: part for key, part in schema.items() if key != "$ref"}
 
     def followed_or_empty(self, value: Any) -> Mapping[str, Any]:
-        """Return what `followed` does, and {} where it raises: for answers, which a call does not need."""
+        """Return the same as `followed`, or {} if it raises: for answers, which a call does not need."""
         try:
             return self.followed(value)
         except RefusalError:
@@ -97,8 +101,8 @@ def load(source: Source) -> Document:
         source: a parsed document, or the path of a JSON or YAML file.
 
     Raises:
-        ConfigurationError: the file cannot be read, is neither JSON nor YAML, is nested without end, or is no OpenAPI
-            document.
+        ConfigurationError: the file cannot be read, is neither JSON nor YAML, is nested without end, or is not an
+            OpenAPI document.
     """
     if isinstance(source, Mapping):
         return _Bundle(None).bundled(source, "The OpenAPI document")
@@ -149,7 +153,7 @@ class _Bundle:
             raise RefusalError("nothing remote is fetched; download the file and refer to it by a relative path")
         if file is None or self.main is None:
             raise RefusalError("a parsed document has no folder; pass the path of its file")
-        # Resolved: the file that a link leads to is the one that would be read.
+        # Resolved: the target of a link is the file that would be read.
         path = (file.parent / address).resolve()
         if path in self.places:
             return self.places[path]
@@ -160,14 +164,14 @@ class _Bundle:
         stem = path.stem
         while stem in self.files:
             stem = f"{path.stem}_{len(self.files)}"
-        # Known before it is copied: its own references may lead back to it.
+        # Registered before it is copied: its own references may lead back to it.
         self.files[stem] = {}
         self.places[path] = f"/{_FILES}/{stem.replace('~', '~0')}"
         self.waiting.append((path, stem, content))
         return self.places[path]
 
     def _may_be_read(self, address: str, path: Path, folder: Path) -> bool:
-        """Return False for a file that a document could have the model read although nobody meant it for that."""
+        """Return False for a file that the document must not show to the model."""
         if Path(address).is_absolute() or path.suffix.lower() not in (".json", ".yaml", ".yml"):
             return False
         levels = Path(os.path.relpath(path, folder)).parts
@@ -183,11 +187,11 @@ class _CopiedPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Copy:
-    """The copy of one file: keys are texts, references lead into the bundle, shared parts stay shared.
+    """The copy of one file: keys are texts, references are local to the bundle, shared parts stay shared.
 
     Attributes:
-        done: (identity of a container, whether its keys are names) -> its copy and the nodes in it, aliases counted
-            as often as they stand there.
+        done: (identity of a container, whether its keys are names) -> its copy and the nodes in it, with aliases
+            counted at each occurrence.
         open: the containers around the present one.
     """
 
@@ -200,7 +204,7 @@ class _Copy:
 
     def whole(self, value: Any) -> Any:
         whole = self._copied(value, names=False, data=False, level=0)
-        free = 10_000  # nodes: small documents may repeat themselves as they like
+        free = 10_000  # nodes: small documents may repeat themselves
         distinct = sum(len(part.value) + 1 for part in self.done.values())
         if whole.nodes > free + MAX_EXPANSION * distinct:
             raise ConfigurationError(
@@ -234,7 +238,7 @@ class _Copy:
             if key == "$ref" and isinstance(part, str) and not (names or data):
                 copied[key] = self.bundle.reference(part, self.file, self.place)
                 continue
-            # A property may be called `default` or `paths`: below names the document's own words have no meaning.
+            # A property may be called `default` or `paths`: below names, OpenAPI's keywords have no meaning.
             is_data = data or (not names and (key in _DATA or key.startswith("x-")))
             is_names = not names and key in _TABLES_OF_NAMES
             inner = self._copied(part, names=is_names, data=is_data, level=level)
@@ -263,7 +267,7 @@ def _key(name: Any) -> str:
 
 def _parsed(path: Path) -> Any:
     try:
-        # Windows editors put a byte order mark in front, which JSON does not have.
+        # Windows editors add a byte order mark, which JSON does not allow.
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The OpenAPI document {path} cannot be read: {error}") from error
@@ -284,13 +288,13 @@ def _parsed(path: Path) -> Any:
 
 @cache
 def _yaml_loader() -> Any:
-    """Return a loader for the scalars of YAML 1.2's JSON schema, which OpenAPI asks for.
+    """Return a loader for the scalars of YAML 1.2's JSON schema, which OpenAPI requires.
 
     PyYAML reads YAML 1.1: the country ``NO`` is False there, ``12:30`` is 750, ``0123`` is 83, and a date is an object
-    that no JSON schema has.
+    outside JSON.
     """
     yaml: Any = importlib.import_module("yaml")
-    # The loader in C is ten times faster, and not in every build of PyYAML.
+    # The loader in C is ten times faster, but missing in some builds of PyYAML.
     safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(safe):  # type: ignore[misc]

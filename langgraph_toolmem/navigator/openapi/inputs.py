@@ -139,7 +139,7 @@ class Inputs:
             return
         if not isinstance(label, str) or place not in ("path", "query", "header", "cookie", "formData"):
             raise RefusalError(f"a parameter has the name {label!r} and the place {place!r}")
-        # OpenAPI says that these headers are no parameters.
+        # By OpenAPI these headers are not parameters.
         if place == "header" and label.lower() in ("authorization", "accept", "content-type"):
             return
         key = Labelled(str(place), label)
@@ -204,7 +204,7 @@ class Inputs:
         return [media for media in said if isinstance(media, str)]
 
     def _swagger_form(self, operation: Mapping[str, Any], body: Body | None, *, is_file: bool) -> Body:
-        # One field that is a file makes a multipart body of the whole form, whichever field comes first.
+        # One file field makes a multipart body of the whole form, in any order of the fields.
         if is_file or (body is not None and body.upload):
             return Body(("multipart/form-data",), "multipart/form-data")
         for media in self._consumed(operation):
@@ -213,13 +213,13 @@ class Inputs:
         return Body(("application/x-www-form-urlencoded",))
 
     def _put_content(self, request: RequestInputs, body: Mapping[str, Any]) -> None:
-        """Add the parameters of a body: its fields where it is JSON or a form, else all of it as one."""
+        """Add the parameters of a body: its fields if it is JSON or a form, otherwise the body as one parameter."""
         contents: dict[str, dict[str, Any]] = {}
         for name, value in mapping_of(body.get("content")).items():
             contents[str(name)] = mapping_of(value)
         if not contents:
             return
-        # By OpenAPI a body is optional unless it says otherwise, and many documents forget to say so.
+        # By OpenAPI a body is optional by default, and many documents forget to mark it as required.
         needed = body.get("required") is not False
         ranked = sorted(contents, key=rank_of)
         media = ranked[0]
@@ -227,7 +227,7 @@ class Inputs:
         for name in reversed(ranked):
             if rank_of(name) == MediaRank.MULTIPART:
                 multipart = name
-        # A form that has files as multipart only could send none of them.
+        # A form that has files only as multipart could send none of them.
         if rank_of(media) == MediaRank.FORM and multipart and self._files(contents[multipart], set()):
             media = multipart
         if rank_of(media) == MediaRank.UNKNOWN:
@@ -252,9 +252,9 @@ class Inputs:
         ranked: Sequence[str],
         multipart: str,
     ) -> None:
-        """Add a body that is JSON in the first of its content types, with the files that its form has."""
+        """Add a body that is JSON in the first of its content types, with the files of its form."""
         schema = mapping_of(contents[ranked[0]].get("schema"))
-        # Content types with one schema: which of them is sent depends on the value.
+        # Content types with one schema: the value decides which of them is sent.
         dialects: list[str] = []
         for name in ranked:
             if is_json(name) and contents[name].get("schema") == schema:
@@ -277,7 +277,7 @@ class Inputs:
             return [Input(place, described, needed)]
         inputs: list[Input] = []
         for label, given in fields.properties.items():
-            # A field that only answers have, such as the id that the server gives.
+            # A field of answers only, such as the id that the server assigns.
             if self.document.followed_or_empty(given).get("readOnly") is True:
                 continue
             place = Place(label, "body", nullable=self.schemas.takes_null(given))
@@ -317,7 +317,7 @@ class Inputs:
         return Place(label, "form", style, _explodes(encoding, style), reserved, file=is_file)
 
     def _files(self, content: Mapping[str, Any], known: set[str]) -> list[Input]:
-        """Return the files that a body has as a form, and not as JSON."""
+        """Return the files of a body that are in its form and not in its JSON."""
         files: list[Input] = []
         for given in self._form_inputs(content, needed=False):
             if given.place.file and given.place.label not in known:
@@ -344,11 +344,11 @@ def _declared_otherwise(
 
 
 def rank_of(media: str) -> MediaRank:
-    """Return the place of a content type in the order in which they are taken."""
+    """Return the rank of a content type."""
     kind = media.partition(";")[0].strip().lower()
     if kind == "application/json":
         return MediaRank.JSON
-    # A list of steps; where the value is an object, a dialect that merges is meant.
+    # A list of steps; for an object, a merging dialect is meant.
     if kind == "application/json-patch+json":
         return MediaRank.JSON_PATCH
     if is_json(kind):
@@ -357,7 +357,7 @@ def rank_of(media: str) -> MediaRank:
         return MediaRank.FORM
     if kind == "multipart/form-data":
         return MediaRank.MULTIPART
-    # Of `multipart/mixed` and the like, no schema says what the parts are.
+    # Schemas do not describe the parts of `multipart/mixed` and the like.
     if kind.startswith("multipart/"):
         return MediaRank.UNKNOWN
     if is_text(kind):
@@ -373,14 +373,14 @@ def _explodes(given: Mapping[str, Any], style: str) -> bool:
 
 
 def _without_range(media: str) -> str:
-    """Return a content type, "" for a range of them such as ``image/*``, which no request can have."""
+    """Return a content type, "" for a range such as ``image/*``, which is invalid in a request."""
     if "*" in media:
         return ""
     return media
 
 
 def _is_credential(parameter: Mapping[str, Any]) -> bool:
-    """Return True if a parameter is called like a credential, and stands in a header or is described as one."""
+    """Return True if a parameter is named like a credential, and is in a header or described as one."""
     if parameter.get("in") not in ("header", "query", "formData", "cookie"):
         return False
     words = set(canonical(str(parameter.get("name"))))
@@ -388,7 +388,7 @@ def _is_credential(parameter: Mapping[str, Any]) -> bool:
         return False
     if parameter.get("in") == "header":
         return True
-    # A `token` of a query is mostly a page's: only the description can say that it is a credential.
+    # A `token` of a query is mostly a page token: only the description can identify a credential.
     description = parameter.get("description")
     authenticates = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
     return isinstance(description, str) and authenticates.search(description) is not None

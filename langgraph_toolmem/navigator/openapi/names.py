@@ -1,4 +1,4 @@
-"""Names of tools and parameters: legal with every provider, and the same whenever a document is read."""
+"""Names of tools and parameters: valid for every provider, and the same at each reading of a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_NAME: Final = 64
-"""Characters of a name that every provider takes."""
+"""Length of a name that every provider accepts."""
 
 
 class Labelled(NamedTuple):
@@ -20,7 +20,7 @@ class Labelled(NamedTuple):
 
 
 def legal_name(text: str) -> str:
-    """Return a name that every provider takes; a long one ends in a digest of the whole."""
+    """Return a name that every provider accepts; a long one ends in a digest of the whole."""
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", text.strip())
     return _short(safe.strip("_") or "_")
 
@@ -36,7 +36,7 @@ def _digest(text: str) -> str:
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken yet, and take it."""
+    """Return an unused name, and mark it as used."""
     unique, number = name, 2
     # Cut first: four digits and a line would make the longest names too long.
     while unique in taken:
@@ -48,11 +48,11 @@ def free_name(name: str, taken: set[str]) -> str:
 def names_of(labels: Sequence[Labelled]) -> list[str]:
     """Return the name of each parameter. A name depends on the labels that clash, never on their order.
 
-    Labels of one place that differ in signs alone (``StartTime``, ``StartTime<``) get the signs' names
-    (``StartTime_lt``). Of parameters in several places the one in the path keeps its name, the others get their place
-    in front (``query.id``, ``body.id``).
+    Labels of one place that differ only in signs (``StartTime``, ``StartTime<``) get the signs' names
+    (``StartTime_lt``). If a name is used in several places, the parameter in the path keeps it, and the others get
+    their place as a prefix (``query.id``, ``body.id``).
     """
-    # LangChain keeps these for itself among the arguments of a tool.
+    # LangChain reserves these among the arguments of a tool.
     reserved = ("config", "run_manager", "self", "runtime")
     in_place = Counter((place, legal_name(label)) for place, label in labels)
     spelled: list[str] = []
@@ -66,7 +66,7 @@ def names_of(labels: Sequence[Labelled]) -> list[str]:
     for (place, label), name in zip(labels, spelled, strict=True):
         if everywhere[name] > 1 and place != "path":
             name = _short(f"{place}.{name}")
-        # Labels may differ in letters that no name can have.
+        # Labels may differ in letters that names cannot contain.
         if name in names:
             name = f"{name[: MAX_NAME - 9]}_{_digest(f'{place} {label}')}"
         if name in reserved:

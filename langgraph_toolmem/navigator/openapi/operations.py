@@ -1,7 +1,7 @@
 """Operations of a document: a tool each, with the places of its parameters in a request.
 
-An operation is read whole or not at all. One that cannot be expressed (a parameter whose reference leads nowhere, a
-style that does not exist, a body that no client here writes) is left out, and one warning names it and the reason.
+An operation is read completely or left out. If it cannot be expressed (a broken reference of a parameter, an unknown
+style, an unsupported body), one warning names it and the reason.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 MAX_SHOWN: Final = 20
-"""Operations that the warning about those left out names."""
+"""Limit of operations that the warning names."""
 _SAFE_METHODS: Final = frozenset({"get", "head", "options", "trace"})
-# The bound keeps the search linear in a text that somebody made long on purpose.
+# The bound keeps the search linear in a maliciously long text.
 _NAMED: Final = re.compile(r"(?<!\w)/?\w[\w-]{0,80}(?:[./_][\w{}-]+)+")
 """A path or an operationId of several words in a text."""
 
@@ -67,22 +67,22 @@ class Operation:
 def read_openapi(*documents: Source) -> list[ToolSpec]:
     """Return the operations of documents, in their order.
 
-    A name is the ``operationId``, else method and path, in letters, digits, ``_`` and ``-``, at most `MAX_NAME` of
-    them; a name that occurs again gets a number, and one that two documents have gets their titles in front.
-    Deprecated operations are left out. So are those that cannot be expressed; a warning names each and the reason.
+    A name is the ``operationId``, otherwise method and path, in at most `MAX_NAME` letters, digits, ``_`` and ``-``; a
+    repeated name gets a number, and a name of two documents gets their titles as prefix. Deprecated operations are left
+    out. So are those that cannot be expressed; a warning names each with the reason.
 
     Args:
         documents: parsed documents, or paths of JSON or YAML files. Other files that a document refers to are read too.
 
     Raises:
-        ConfigurationError: a file cannot be read, something is no OpenAPI document, or none of its operations can be
+        ConfigurationError: a file cannot be read, is not an OpenAPI document, or none of its operations can be
             expressed.
     """
     return [operation.spec for operation in read_operations(*documents)]
 
 
 def read_operations(*documents: Source) -> list[Operation]:
-    """Return what `read_openapi` does, with what a request needs."""
+    """Return the same as `read_openapi`, with the data of requests."""
     read: list[list[Operation]] = []
     count: Counter[str] = Counter()
     for document in documents:
@@ -122,13 +122,13 @@ class _OperationReader:
         """Return the operations that can be expressed; log the others. If none can be, raise ConfigurationError."""
         refusals: list[str] = []
         items: dict[str, Mapping[str, Any]] = {}
-        # A path that cannot be read takes its own operations along, not those of other paths.
+        # An unreadable path removes its own operations only.
         for path, given in self.root["paths"].items():
             try:
                 items[path] = self.document.followed(given)
             except RefusalError as error:
                 refusals.append(f"{path}: {error}")
-        # All have their names before any is read: links and descriptions name operations that come later.
+        # All get their names before the first is read: links and descriptions name later operations.
         given_operations = self._named(items, refusals)
         read: list[Operation] = []
         for (method, path), operation in given_operations.items():
@@ -167,7 +167,7 @@ class _OperationReader:
         if isinstance(identifier, str) and identifier.strip():
             name = free_name(legal_name(identifier), taken)
             self.by_id[identifier] = name
-            # Descriptions name operations in words of their own: "as returned by list-orders", "GET /orders".
+            # Descriptions name operations in different ways: "as returned by list-orders", "GET /orders".
             self.by_words[canonical(identifier)] = name
         else:
             name = free_name(legal_name(f"{method}{path}"), taken)
@@ -239,7 +239,7 @@ class _OperationReader:
         return list(dict.fromkeys(medias))
 
     def _accept(self, operation: Mapping[str, Any]) -> str:
-        """Return the header that asks for the answers a document names, JSON first."""
+        """Return the header that requests the documented answers, JSON first."""
         jsons: list[str] = []
         others: list[str] = []
         for media in self._medias(operation):
@@ -252,11 +252,11 @@ class _OperationReader:
                 others.append(media)
         if "*/*" in jsons or not (jsons or others):
             return ""
-        # Documents forget content types, and a strict server would answer 406 in place of one of those.
+        # Documents forget content types, and a strict server would answer 406 in such a case.
         return ", ".join((*jsons, *others, "*/*;q=0.1"))
 
     def _answer(self, operation: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the schema of the first successful answer, None if none is declared.
+        """Return the schema of the first successful answer, or None.
 
         ``x-links`` are its links, [tool, parameter, path]; ``x-stream`` is true if all successful answers are streams.
         """
@@ -266,7 +266,7 @@ class _OperationReader:
         return answer
 
     def _streams(self, operation: Mapping[str, Any]) -> bool:
-        """Return True if an answer does not end, whichever of the content types that a document names is taken."""
+        """Return True if an answer does not end, in all content types of the document."""
         medias = self._medias(operation)
         return bool(medias) and all(is_stream(media) for media in medias)
 
@@ -304,7 +304,7 @@ class _OperationReader:
                 continue
             for parameter, expression in mapping_of(link.get("parameters")).items():
                 place = str(expression).removeprefix("$response.body#/")
-                # Other expressions, such as `$request.path.id`, are no part of the answer.
+                # Other expressions, such as `$request.path.id`, are not part of the answer.
                 if place == expression:
                     continue
                 label = re.sub(r"^(?:path|query|header|cookie)\.", "", str(parameter))
@@ -322,7 +322,7 @@ class _OperationReader:
         return self.named.get((method, path.replace("~1", "/").replace("~0", "~")))
 
     def _note_mention(self, tool: str, name: str, schema: Mapping[str, Any]) -> None:
-        """Note the operation that the description of an id names: "as returned by `GET /orders`"."""
+        """Record the operation that the description of an id names: "as returned by `GET /orders`"."""
         # Other parameters name operations for other reasons ("see also").
         if LEXICON.identifiers.isdisjoint(canonical(name)):
             return
@@ -333,7 +333,7 @@ class _OperationReader:
 
 
 def _schema_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of an answer: Swagger 2.0's own, or that of the content type a model reads best."""
+    """Return the schema of an answer: Swagger 2.0's own, or the schema of the content type that a model reads best."""
     schema = mapping_of(response.get("schema"))
     contents: dict[str, Any] = {}
     for media, content in mapping_of(response.get("content")).items():
@@ -367,7 +367,7 @@ def _with_names(path: str, places: Mapping[str, Place]) -> str:
 
 
 def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    # An operation's own servers take the place of its path's, and these of the document's.
+    # An operation's own servers replace those of its path, which replace the document's.
     servers = list_of(operation.get("servers")) or list_of(item.get("servers")) or list_of(root.get("servers"))
     if servers:
         server = mapping_of(servers[0])
@@ -381,7 +381,7 @@ def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping
     if not isinstance(host, str):
         return base
     schemes = _texts(root.get("schemes"))
-    # Credentials go there, so HTTPS wherever the document has it.
+    # Credentials are sent there, so HTTPS if the document has it.
     if "https" in schemes or not schemes:
         return f"https://{host}{base}"
     return f"{schemes[0]}://{host}{base}"

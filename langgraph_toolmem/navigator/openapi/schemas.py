@@ -1,7 +1,7 @@
-"""Schemas of requests: standing alone as JSON Schema, the fields of a body, files and null.
+"""Schemas of requests: self-contained JSON Schemas, the fields of a body, files and null.
 
-What a reference names stays named, in ``$defs``, so circular schemas are fine. OpenAPI 3.0's own words (``nullable``,
-truth values as bounds) become those of JSON Schema.
+Referenced schemas are in ``$defs``, so circular schemas are possible. OpenAPI 3.0's own words (``nullable``, truth
+values as bounds) become those of JSON Schema.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from langgraph_toolmem.navigator.openapi.documents import MAX_LEVELS, Document, RefusalError, list_of, mapping_of
 
 MAX_DEFINITIONS: Final = 64
-"""Definitions that one schema carries along; in large documents everything leads to everything."""
+"""Limit of the definitions in one schema; in large documents all definitions are connected."""
 _SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 _NO_SCHEMAS: Final = frozenset({"example", "examples", "enum", "const", "default", "required", "type", "discriminator"})
-"""Keys of a schema whose values are no schemas."""
+"""Keys of a schema whose values are not schemas."""
 _ADDRESSES: Final = frozenset(
     {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema"}
 )
@@ -31,8 +31,8 @@ class BodyFields:
 
     Attributes:
         properties: name -> schema.
-        required: names that must be there.
-        whole: True if the properties do not say all of it: alternatives or free keys bring others.
+        required: names of required properties.
+        whole: True if the properties are incomplete: alternatives or free keys add others.
     """
 
     properties: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class BodyFields:
 
 
 class _Rewritten(NamedTuple):
-    """A schema whose references lead to ``$defs``, and those references."""
+    """A schema with references to ``$defs``, and those references."""
 
     schema: Any
     references: list[str]
@@ -69,7 +69,7 @@ class Schemas:
             name = self._names[reference]
             if name in definitions:
                 continue
-            # Anything is allowed there, in place of a reference that leads nowhere.
+            # Anything is allowed there, in place of a broken reference.
             if len(definitions) >= MAX_DEFINITIONS:
                 definitions[name] = {}
                 continue
@@ -98,18 +98,18 @@ class Schemas:
             if self.is_open(part) or not _is_object(part) or self._brings_more(part, fields.properties):
                 fields.whole = True
         fields.whole |= not fields.properties
-        # A field that is required and not described may be anything.
+        # A required field without a description may have any value.
         for name in fields.required - fields.properties.keys():
             fields.properties[name] = {}
         return fields
 
     def is_open(self, schema: Mapping[str, Any]) -> bool:
-        """Return True if a schema says what keys with names of the caller's choice hold."""
+        """Return True if a schema describes the values of freely named keys."""
         inner = self.document.followed(schema)
         return bool(mapping_of(inner.get("additionalProperties")) or inner.get("patternProperties"))
 
     def _parts(self, schema: Mapping[str, Any], seen: set[int], steps: int = MAX_LEVELS) -> Iterator[Mapping[str, Any]]:
-        """Yield a schema after what its ``allOf`` joins, each once: references fan out without end otherwise."""
+        """Yield a schema after the parts of its ``allOf``, each once: otherwise references fan out without end."""
         if steps == 0:
             raise RefusalError(f"allOf is nested deeper than {MAX_LEVELS} levels")
         inner = self.document.followed(schema)
@@ -131,7 +131,7 @@ class Schemas:
         return False
 
     def takes_null(self, schema: Any, steps: int = 8) -> bool:
-        """Return True if null is a value of a schema, or the schema says nothing of types."""
+        """Return True if null is a value of a schema, or the schema has no type."""
         inner = self.document.followed_or_empty(schema)
         if inner.get("nullable") is True or inner.get("x-nullable") is True:
             return True
@@ -145,7 +145,7 @@ class Schemas:
         return self._composition_takes_null(inner, steps)
 
     def _composition_takes_null(self, inner: Mapping[str, Any], steps: int) -> bool:
-        # Of alternatives one must take null, of joined parts all.
+        # One of several alternatives must accept null, or all of the joined parts.
         choices = list_of(inner.get("oneOf")) or list_of(inner.get("anyOf"))
         parts = list_of(inner.get("allOf"))
         if not choices and not parts:
@@ -184,7 +184,7 @@ class Schemas:
             if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
                 return {name: copied(below) for name, below in part.items()}
             if key == "$ref" and isinstance(part, str):
-                # Raises where it leads nowhere: the operation is refused, not called wrongly.
+                # Raises for a broken reference: the operation is refused, not called wrongly.
                 self.document.target(part)
                 references.append(part)
                 return f"#/$defs/{self._name(part)}"
@@ -250,7 +250,7 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     kinds = schema.get("type")
     if isinstance(kinds, str):
         values = schema.get("enum")
-        # An enum that does not list null forbids it, whatever the type says.
+        # An enum that does not list null forbids it, for any type.
         if isinstance(values, list) and None not in values:
             schema = {**schema, "enum": [*values, None]}
         return {**schema, "type": [kinds, "null"]}
@@ -268,7 +268,7 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_reference_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without a property that is itself called ``$ref``; the description says that there is one."""
+    """Return a schema without a property named ``$ref``; the description mentions the property."""
     # LangChain reads such a property as a reference and fails.
     properties = schema.get("properties")
     if not isinstance(properties, dict) or "$ref" not in properties:

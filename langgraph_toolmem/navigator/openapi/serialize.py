@@ -1,8 +1,8 @@
 """Values as they are written into a request: styles of parameters, form and multipart bodies, JSON, files.
 
 Styles are those of OpenAPI 3 (https://spec.openapis.org/oas/v3.1.1.html, *Style Values*, which follow RFC 6570) and the
-``collectionFormat`` of 2.0. A style says nothing of lists and objects inside lists and objects, but for ``deepObject``:
-there `items[0][price]` is written, as servers that use it read it, elsewhere JSON.
+``collectionFormat`` of 2.0. Styles do not define nested lists and objects, except ``deepObject``: it writes
+`items[0][price]`, as servers expect it; other styles write JSON.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ STYLES: Final[Mapping[str, frozenset[str]]] = {
     "cookie": frozenset({"form"}),
     "form": frozenset({"form", "deepObject", "spaceDelimited", "pipeDelimited"}),
 }
-"""Place -> the styles of OpenAPI 3 that it has."""
+"""Place -> its styles in OpenAPI 3."""
 FILE_TEXT: Final = (
     "A file: its text, or an object with one of `text`, `base64` and `path` (of a file that this program may send), "
     "and with `name` and `type` (its media type)."
 )
 _RESERVED: Final = ":/?@!$'()*,;"
-"""Characters that ``allowReserved`` leaves; ``& = + #`` would end the value in a query, and brackets are no URL."""
+"""Characters that ``allowReserved`` keeps; ``& = + #`` would end the value in a query, and brackets are invalid in a
+URL.
+"""
 _MEDIA_TYPE: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=[\w.-]+)*", re.ASCII)
 _BROKEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that would end a header."""
 
 
 class FilePart(NamedTuple):
-    """One part of a multipart body, in the order in which httpx takes it."""
+    """One part of a multipart body, in httpx's order of fields."""
 
     name: str | None
     content: bytes
@@ -58,11 +60,11 @@ class Place:
         label: its name in the document.
         kind: "path", "query", "header", "cookie", "form", "body" (a property of it) or "whole" (all of it).
         style: one of `STYLES`, or a ``collectionFormat`` of 2.0; "" if the value is written as `media`.
-        explode: each member of a list or an object is a value of its own.
-        reserved: characters with a meaning in URLs are sent as they are.
-        media: content type of the value where the document names one.
-        nullable: null is a value; otherwise it leaves the parameter out.
-        file: the value is a file.
+        explode: True if each member of a list or an object is a separate value.
+        reserved: True if characters with a meaning in URLs are sent as they are.
+        media: content type of the value, if the document names one.
+        nullable: True if null is a value; otherwise null leaves the parameter out.
+        file: True if the value is a file.
     """
 
     label: str
@@ -76,7 +78,7 @@ class Place:
 
     @property
     def side(self) -> str:
-        """Its place as a name has it: "body" for all that the body holds."""
+        """Its place for a name: "body" for all fields of the body."""
         if self.kind in ("form", "whole"):
             return "body"
         return self.kind
@@ -98,7 +100,7 @@ def write_text(value: Any) -> str:
 
 
 def write_json(value: Any) -> bytes:
-    """Return a value as JSON in UTF-8; raise ValueRefusedError if there is none."""
+    """Return a value as JSON in UTF-8; raise ValueRefusedError if it is not a JSON value."""
     return _encoded(_dumped(value))
 
 
@@ -212,9 +214,9 @@ def write_parts(fields: Iterable[PlacedValue], folder: Path | None) -> list[tupl
 def _part(place: Place, item: Any, folder: Path | None) -> FilePart:
     if place.file:
         file = read_file(place, item, folder)
-        # Servers tell a file from a field by its name alone.
+        # Servers recognise a file only by its name.
         return FilePart(file.name or place.label, file.content, file.media or "application/octet-stream")
-    # OpenAPI's default types of a part: bytes for files, JSON for objects, text for all else.
+    # OpenAPI's default types of a part: bytes for files, JSON for objects, text for other values.
     if isinstance(item, (Mapping, list, tuple)) or "json" in place.media:
         return FilePart(None, write_json(item), place.media or "application/json")
     return FilePart(None, _encoded(write_text(item)), place.media or None)
@@ -233,7 +235,7 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
     Args:
         place: its place; the media type of the place counts where the value names none.
         value: bytes, a `pathlib.Path` (from code: no model writes one), a text, or an object as `FILE_TEXT` says.
-        folder: folder that a model may name files in; None for none.
+        folder: folder whose files a model may name, or None.
     """
     if isinstance(value, (bytes, bytearray)):
         return FilePart(None, bytes(value), place.media or None)
@@ -273,7 +275,7 @@ def _from_base64(place: Place, text: str) -> bytes:
 
 def _allowed(place: Place, said: str, folder: Path | None) -> Path:
     """Return the path of a file that a model names."""
-    # A model must not send what the host did not offer.
+    # A model must not send files that the host did not offer.
     if folder is None:
         raise ValueRefusedError(
             f"{place.label}: this program sends no files by path (`files=` of openapi_tools names a folder). "
@@ -298,7 +300,9 @@ def _from_disk(place: Place, path: Path, name: str, kind: str) -> FilePart:
 
 
 def _written(place: Place, value: Any) -> Place:
-    """Return how a field of a form is written: without a style of its own, an object is JSON and a list repeats."""
+    """Return the style of a field of a form: without a declared style, an object is JSON and a list repeats the
+    field.
+    """
     if place.style or place.media:
         return place
     if isinstance(value, Mapping):
@@ -307,7 +311,7 @@ def _written(place: Place, value: Any) -> Place:
 
 
 def _members(place: Place, value: Any, write: Callable[[str], str]) -> list[str]:
-    """Return the texts of a value: of an object, ``key=value`` if it is exploded, else keys and values in turn."""
+    """Return the texts of a value: of an object, ``key=value`` if it is exploded, otherwise keys and values in turn."""
     if not isinstance(value, Mapping):
         return [write(write_text(item)) for item in _items(value)]
     texts: list[str] = []
@@ -346,7 +350,7 @@ def _quoted(text: str, safe: str = "") -> str:
 
 
 def _encoded(text: str) -> bytes:
-    # Models that write escapes by hand leave half of a surrogate pair, which UTF-8 does not have.
+    # Models that write escapes by hand produce half of a surrogate pair, which is invalid in UTF-8.
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -355,7 +359,7 @@ def _encoded(text: str) -> bytes:
 
 def _dumped(value: Any) -> str:
     try:
-        # Python writes NaN and Infinity, which no other reader of JSON takes.
+        # Python writes NaN and Infinity, which other readers of JSON refuse.
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueRefusedError(f"A value is no JSON: {error}.") from None

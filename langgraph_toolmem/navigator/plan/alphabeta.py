@@ -1,17 +1,17 @@
 """Backward alpha–beta search for the most reliable chain [R].
 
-From the target backward: an input that nobody has given is tried with each of its options, a producer brings its own
-inputs along, until nothing is open. A branch ends when it cannot become better than the best chain so far (that cut
-loses nothing). Two more cuts are the paper's and may lose a better chain:
+From the target backward: an open input is tried with each of its options, and a producer adds its own inputs, until all
+inputs have a source. A branch ends when it cannot become better than the best chain so far (a lossless cut). Two more
+cuts are the paper's and may lose a better chain:
 
     S(u) = δ^depth · (w(u→next) + 1[u→target API]·w + 1[u→target param]·w)
 
-- α at parameter nodes: a producer u with S(u) < α·e^(−κ·depth) is left out if it is not well connected, that is, if it
-  gives only one of the inputs that its consumer needs. The best producer of a parameter is never left out.
-- β at API nodes: once a chain with a producer of S(u) ≥ β is found, no others are tried for its input.
+- α at parameter nodes: a producer u with S(u) < α·e^(−κ·depth) is left out if it is not well connected: if it gives
+  only one of the inputs that its consumer needs. The best producer of a parameter is never left out.
+- β at API nodes: after a chain with a producer of S(u) ≥ β is found, other producers are not tried for its input.
 
-Both tighten while the search goes: with n of the N nodes allowed visited, α grows to (1 + n/N)·α and β falls to
-(1 − n/2N)·β. With α = 0 and β = 6 or more (S is less than 3) the search is exact: see `PlanSearch.without_cuts`.
+Both tighten during the search: with n of the N allowed nodes visited, α grows to (1 + n/N)·α and β falls to (1 −
+n/2N)·β. With α = 0 and β = 6 or more (S is less than 3) the search is exact: see `PlanSearch.without_cuts`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = never) -> Solu
 
 
 class _SettledInput(NamedTuple):
-    """An input that has one option, and what its question cost before."""
+    """An input with one option, and the earlier cost of its question."""
 
     port: Port
     choice: Choice
@@ -65,7 +65,7 @@ class _Search:
         self.problem = problem
         self.settings = problem.settings
         self.expired = expired
-        # Both change on the way down and are put back on the way up.
+        # Both change on the way down and are restored on the way up.
         self.levels = {problem.target: 0}
         self.draft: Assignment = {}
         # Question -> the lowest value of the choices that ask it so far.
@@ -75,7 +75,7 @@ class _Search:
         self.over = False
 
     def open(self, tool: str, rest: tuple[Port, ...], score: float) -> None:
-        """Add a step: what it needs is settled where there is no choice and left open where there is."""
+        """Add a step: inputs with one option are settled, inputs with several are left open."""
         settled: list[_SettledInput] = []
         left = []
         for port in self.problem.needs(tool):
@@ -88,16 +88,16 @@ class _Search:
             settled.append(_SettledInput(port, choice, self.asked.get(choice.question)))
             score *= self._cost(choice)
         self._visit((*left, *rest), score)
-        # In reverse: two inputs may share a question, and each step back restores what was before it.
+        # In reverse: two inputs may share a question, and each step back restores the state before it.
         for step in reversed(settled):
             del self.draft[step.port.key]
             self._unask(step.choice, step.asked_before)
 
     def _cost(self, choice: Choice) -> float:
-        """Return what a choice does to the score, and note that the user is asked."""
+        """Return the factor of a choice in the score, and record that the user is asked."""
         if choice.kind != "user":
             return choice.value
-        # A question that serves several inputs costs once, as much as the dearest of them.
+        # A question that serves several inputs costs once, as much as the most expensive of them.
         before = self.asked.get(choice.question, 1.0)
         self.asked[choice.question] = min(before, choice.value)
         # Settings may make a question cost all that there is.
@@ -114,7 +114,7 @@ class _Search:
             self.asked[choice.question] = before
 
     def _bound(self, still: tuple[Port, ...], score: float) -> float:
-        """Return a score that no way to settle the open inputs exceeds."""
+        """Return an upper bound of the score over all ways to settle the open inputs."""
         counted = set(self.asked)
         for port in still:
             options = self.problem.options(port)
@@ -123,7 +123,7 @@ class _Search:
                 if choice.kind == "user":
                     question = choice.question
                     break
-            # What shares a question may come for free; the first of them pays.
+            # Inputs that share a question may be free; the first of them pays.
             if question not in counted:
                 score *= self.problem.best(port)
                 counted.add(question)
@@ -131,7 +131,7 @@ class _Search:
 
     def _visit(self, still: tuple[Port, ...], score: float) -> None:
         self._count_node()
-        # A chain that is better by a rounding error is no better.
+        # A chain that is better by a rounding error does not count as better.
         if self._bound(still, score) <= self.best.score * (1 + 1e-12):
             return
         if not still:
@@ -139,7 +139,7 @@ class _Search:
             return
         port, rest = still[0], still[1:]
         for choice in self._worth_trying(port):
-            # A search that is over goes on until it has one chain: a plan without any is of no use.
+            # A search beyond its limit continues until it has one chain, because a plan without a chain is useless.
             if self.over and self.best.score >= 0:
                 return
             before = self.best
@@ -154,12 +154,12 @@ class _Search:
         self.nodes += 1
         if self.nodes >= self.settings.max_nodes:
             self.over = True
-        # A look at the clock costs as much as a node.
+        # Reading the clock costs as much as a node.
         elif self.nodes % 32 == 0 and self.expired():
             self.over = True
 
     def _try(self, port: Port, choice: Choice, rest: tuple[Port, ...], score: float) -> None:
-        """Settle what is open after one choice for an input."""
+        """Settle the open inputs after one choice for an input."""
         if choice.kind != "step":
             asked = self.asked.get(choice.question)
             self._visit(rest, score * self._cost(choice))
@@ -172,7 +172,7 @@ class _Search:
             del self.levels[choice.origin]
 
     def _link(self, rest: tuple[Port, ...], score: float) -> None:
-        """Feed an input by a step that is there already, unless that makes a circle or lies too deep."""
+        """Feed an input by an existing step, unless that makes a circle or is too deep."""
         levels = step_depths(self.draft, self.problem.target, self.settings.depth)
         if levels is not None:
             before, self.levels = self.levels, levels
@@ -187,7 +187,7 @@ class _Search:
         has_producer = False
         for choice in self.problem.options(port):
             if choice.kind == "step":
-                # The best producer of an input is never left out, whatever its score.
+                # The best producer of an input is never left out, for any score.
                 if has_producer and self._is_cut_off(port, choice, least):
                     continue
                 has_producer = True

@@ -1,7 +1,7 @@
 """The navigator's search: from targets backward to chains of calls, with other routes next to the best one.
 
-When a call failed (NaviAgent, section 6), an equivalent tool takes its place, or another route from upstream [P]. The
-third way, a fresh retrieval with other targets, belongs to the caller, who has the request.
+After a failed call (NaviAgent, section 6), an equivalent tool replaces it, or another route from upstream [P]. The
+third way, a new search with other targets, is up to the caller, who has the request.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class InputSource:
 
     Attributes:
         input: path of the input.
-        source: "known": a value that was given; "step": an output of an earlier step; "done": an output of a call that
-            was made before; "user": nobody but the user can say it, or nothing found produces it.
+        source: "known": a value that was given; "step": an output of an earlier step; "done": an output of an earlier
+            call; "user": only the user knows it, or a producer was not found.
         origin: name of the known value, or of the tool; "" for the user.
         output: path in that tool's output, "" otherwise.
-        weight: how sure that is, 0 to 1.
-        required: whether the call must have it.
-        reason: why it is the user's, "" otherwise.
+        weight: confidence, 0 to 1.
+        required: True if the call must have it.
+        reason: why the user is asked, "" otherwise.
     """
 
     input: str
@@ -75,9 +75,9 @@ class ChainStep:
     """One call of a chain.
 
     Attributes:
-        tool: what is called.
-        feeds: where its inputs come from: all required ones, and the optional ones for which something is there.
-        gives: what later steps take from it.
+        tool: the called tool.
+        feeds: sources of its inputs: all required ones, and the optional ones with a source.
+        gives: its outputs that later steps take.
     """
 
     tool: str
@@ -92,9 +92,9 @@ class Question:
     Attributes:
         tool: the step that needs it.
         input: path of the input.
-        description: what its schema says of it.
+        description: its description in the schema.
         reason: why the user is asked.
-        system_value: no person is expected to know it, yet nothing was found that produces it.
+        system_value: True if people are not expected to know it, but a producer was not found.
         also: (tool, input) of further steps that take the same value: it is asked for once.
     """
 
@@ -108,13 +108,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Calls in an order in which each has what it needs.
+    """Calls in an executable order.
 
     Attributes:
         target: the last call's tool.
         steps: the calls; the target is the last one.
-        asks: what the user must supply.
-        score: how good it is by the strategy's own measure; comes without a unit, more is better.
+        asks: values that the user must supply.
+        score: by the strategy's own measure, without a unit; more is better.
     """
 
     target: str
@@ -129,17 +129,17 @@ class Chain:
 
     @property
     def complete(self) -> bool:
-        """Return True if the user is asked for nothing but what a user can know."""
+        """Return True if the user is asked only for values that a user can know."""
         return _system_values(self) == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer of a search.
+    """The result of a search.
 
     Attributes:
         chains: best first; those of other targets and other routes follow.
-        cut_short: a limit on time or nodes ended the search; there may be better chains.
+        cut_short: True if a limit on time or nodes ended the search: there may be better chains.
     """
 
     chains: tuple[Chain, ...]
@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def chain(self) -> Chain | None:
-        """Return the best chain; None if there is none."""
+        """Return the best chain, or None."""
         if not self.chains:
             return None
         return self.chains[0]
@@ -167,9 +167,9 @@ class Plan:
 
 
 def tree(chain: Chain) -> str:
-    """Return a chain as an indented tree, the target at the top and what it needs below it.
+    """Return a chain as an indented tree, the target at the top and its inputs below it.
 
-    A step that several others need is written out once.
+    A step that several others need is written once.
     """
     steps = {step.tool: step for step in chain.steps}
     lines: list[str] = []
@@ -198,7 +198,7 @@ def tree(chain: Chain) -> str:
 
 
 def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
-    """Return the steps of a valid draft in an order in which each has what it needs, the target last."""
+    """Return the steps of a valid draft in an executable order, the target last."""
     levels = step_depths(draft, problem.target, problem.settings.depth) or {problem.target: 0}
 
     def deepest_first(tool: str) -> tuple[int, str]:
@@ -228,7 +228,7 @@ def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
 
 
 def _asked(port: Port, choice: Choice, before: Question | None) -> Question:
-    """Return the question for an input, joined with the one that another input asks already."""
+    """Return the question for an input, joined with an equal question of another input."""
     system_value = choice.sort == "produced"
     if before is None:
         return Question(port.tool, port.path, port.leaf.description, choice.reason, system_value)
@@ -239,7 +239,7 @@ def _asked(port: Port, choice: Choice, before: Question | None) -> Question:
 def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Collection[str]) -> InputSource | None:
     """Return the source of an input.
 
-    Optional ones take known values, and outputs that they took in past runs of calls that are made anyway.
+    Optional inputs take known values, and outputs of calls of this chain that they took in past runs.
     """
     # A draft has choices for required inputs only.
     if choice is None and not port.required:
@@ -256,7 +256,7 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
     if name is not None:
         return Choice("known", name, "", 1.0)
     sources = {flow.source for flow in problem.history.flows_into(port.tool, port.parameter)}
-    # Most inputs end here: their options are not worked out.
+    # Most inputs end here, before their options are computed.
     if not sources.intersection((*earlier, *problem.done)):
         return None
     best: Choice | None = None
@@ -286,20 +286,20 @@ def plan(
 ) -> Plan:
     """Return chains from what is known to the targets.
 
-    Each target gets its best chain; the other routes to it come from searches without one of the best chain's steps
-    each, so that every one of them survives the failure of a step. The best chains of all targets come first, in the
-    order of the targets (similarity to the request is the caller's word); then the other routes by score.
+    Each target gets its best chain; the other routes to it come from searches without one of the best chain's steps, so
+    that each of them survives the failure of a step. The best chains of all targets come first, in the order of the
+    targets (the caller sorts them by similarity to the request); then the other routes by score.
 
     Args:
         graph: the tools.
-        targets: those to be avoided are left out.
-        known: names of values that are known, or name -> value; a value's type helps to tell what it is.
-        settings, learned, history: how links are weighed; without them by structure alone.
-        clock: seconds, ever rising; without one there is no limit on time, only on nodes.
-        k, strategy, avoid, done, request, seed, budget: see `Navigator.plan`; the budget is for all of it.
+        targets: those in `avoid` are left out.
+        known: names of known values, or name -> value; a value's type helps to identify it.
+        settings, learned, history: weights of links; without them only structure counts.
+        clock: seconds of a monotonic clock; without one there is no limit on time, only on nodes.
+        k, strategy, avoid, done, request, seed, budget: see `Navigator.plan`; the budget is for the whole plan.
 
     Raises:
-        ConfigurationError: there is no target, or it is unknown.
+        ConfigurationError: the target is missing or unknown.
     """
     if isinstance(targets, str):
         targets = [targets]
@@ -321,7 +321,7 @@ def plan(
             first, *further = search.routes(target, k, avoid)
             best.append(first)
             others += further
-    # The targets' own order is the caller's word; of other routes nothing but their score is known.
+    # The caller orders the targets; other routes are ordered only by their score.
     others.sort(key=_best_first)
     chains = tuple(route.chain for route in (*best, *others))
     return Plan(chains, search.cut_short)
@@ -342,7 +342,7 @@ def _best_first(route: _Route) -> tuple[bool, bool, float]:
 class _PlanTimer:
     """The end of a search; without a clock there is none."""
 
-    # Benchmarks and tests give no clock: the number of nodes alone ends a search, the same on every machine.
+    # Benchmarks and tests pass no clock: then only the number of nodes ends a search, the same on every machine.
 
     def __init__(self, clock: Callable[[], float] | None, budget: float) -> None:
         self._clock = clock
@@ -371,10 +371,10 @@ class _PlanSearches:
     cut_short: bool = False
 
     def routes(self, target: str, k: int, avoid: Collection[str]) -> list[_Route]:
-        """Return the best chain to a target, and others without one of its steps each; best first."""
+        """Return the best chain to a target, and others without one of its steps; best first."""
         route = self._best_route(target, avoid)
         routes = {route.chain.tools: route}
-        # Without one step each, so that every one of them survives the failure of a step.
+        # Each without one step, so that it survives the failure of that step.
         for step in route.chain.steps[:-1]:
             if len(routes) >= k:
                 break
@@ -417,12 +417,12 @@ class _PlanSearches:
 
 @dataclass(frozen=True, slots=True)
 class Recombination:
-    """A way to go on after a failure.
+    """A replacement after a failure.
 
     Attributes:
-        way: "equivalent": a tool takes the place of the failed one; "upstream": another route to the same target;
-            "none": nothing is left in this subgraph.
-        plan: the way to go on with other routes; None if there is no way.
+        way: "equivalent": a tool replaces the failed one; "upstream": another route to the same target; "none": this
+            subgraph has no replacement.
+        plan: the new plan with other routes, or None.
         fallback: the equivalent tool, "" otherwise.
     """
 
@@ -439,13 +439,13 @@ class Recombination:
 
 
 def same_effects(one: ToolSpec, other: ToolSpec) -> bool:
-    """Return True if two tools do the same to the world; of tools that nobody declared, the verbs must agree too."""
+    """Return True if two tools have the same effects; for undeclared tools, the verbs must agree too."""
     effects = side_effects(one)
     if side_effects(other) != effects:
         return False
     if effects != "changes":
         return True
-    # Nobody declared them: a tool that lists must not take the place of one that deletes.
+    # Undeclared tools: a tool that lists must not replace one that deletes.
     verb, other_verb = verb_of(one.name), verb_of(other.name)
     return not verb or not other_verb or (verb in LEXICON.reading) == (other_verb in LEXICON.reading)
 
@@ -453,13 +453,13 @@ def same_effects(one: ToolSpec, other: ToolSpec) -> bool:
 def equivalents(
     graph: ToolDependencyGraph, tool: str, *, needed: Iterable[str] = (), avoid: Collection[str] = ()
 ) -> list[str]:
-    """Return tools that give what another one gives, from what it takes; the most similar first.
+    """Return tools with the outputs of another one, from its inputs; the most similar first.
 
     Args:
         graph: the tools.
         tool: the tool to replace.
-        needed: paths of its output that are wanted. Without them at least half of its outputs, or half of its inputs,
-            must be the same.
+        needed: required paths of its output. Without them at least half of its outputs, or half of its inputs, must be
+            the same.
         avoid: tools to leave out.
     """
     node = graph.api(tool)
@@ -474,7 +474,7 @@ def equivalents(
         its_outputs = _cluster_ids(graph, candidate.outputs)
         outputs = _overlap(gives, its_outputs)
         inputs = _overlap(takes, _cluster_ids(graph, candidate.inputs))
-        # Nothing less than all that later steps take is of use to them.
+        # Later steps need all of the outputs that they take.
         if wanted:
             is_equivalent, given = wanted <= its_outputs, 1.0
         else:
@@ -491,7 +491,7 @@ def equivalents(
 
 
 def _count_missing(graph: ToolDependencyGraph, candidate: ApiNode, takes: Collection[str]) -> int:
-    """Return how many values a candidate needs that the tool which it replaces does not take."""
+    """Return how many additional inputs a candidate needs, compared with the replaced tool."""
     missing = 0
     for port in candidate.needs:
         if graph.cluster_of(port).id not in takes:
@@ -516,23 +516,23 @@ def recombine(
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
 ) -> Recombination:
-    """Return another chain to the same end without the failed tools.
+    """Return another chain to the same target without the failed tools.
 
     Args:
-        chain: the chain whose step failed.
+        chain: the chain with the failed step.
         failed: all failed tools of this run.
         known, done, settings, history, learned, clock, budget: see `plan`; the budget is for each search.
 
     Returns:
-        A chain that asks the user for no more unfindable values than the failed one did, or the answer "none".
+        A chain that does not ask the user for more system values than the failed one, or the way "none".
     """
     out = frozenset(failed)
-    # A generator of names would be empty for the second target.
+    # A generator of names would be exhausted at the second target.
     if not isinstance(known, Mapping):
         known = list(known)
     still_done = [tool for tool in done if tool not in out]
     allowed = _system_values(chain)
-    # What was done is not done again in the failed tool's place.
+    # Tools that were called already are not called again as a replacement.
     targets, fallbacks = _replacements(graph, chain, out, {*out, *done})
     for target in targets:
         new_plan = plan(
@@ -557,14 +557,14 @@ def recombine(
 
 
 def _system_values(chain: Chain) -> int:
-    """Return how often a chain asks the user for what only a system knows."""
+    """Return how often a chain asks the user for a system value."""
     return sum(ask.system_value for ask in chain.asks)
 
 
 def _replacements(
     graph: ToolDependencyGraph, chain: Chain, failed: Collection[str], avoid: Collection[str]
 ) -> tuple[list[str], set[str]]:
-    """Return the targets to plan for, best first, and all tools that could take a failed one's place."""
+    """Return the targets to plan for, best first, and all tools that could replace a failed one."""
     targets = []
     fallbacks: set[str] = set()
     if chain.target in graph and chain.target not in failed:
@@ -574,19 +574,19 @@ def _replacements(
             needed = [gift.output for gift in step.gives]
             equal = equivalents(graph, step.tool, needed=needed, avoid=avoid)
             fallbacks.update(equal)
-            # The end itself failed, so the chain ends with a tool that does the same.
+            # The target itself failed, so the chain ends with an equivalent tool.
             if step.tool == chain.target:
                 targets = equal
     return targets, fallbacks
 
 
 def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[str]) -> list[str]:
-    """Return tools that give the rarest wanted output, or else that share any output or input."""
-    hub = 500  # a parameter of more tools than this says nothing about what is equivalent
+    """Return tools that give the rarest required output, otherwise tools that share an output or input."""
+    hub = 500  # a parameter of more tools than this does not identify equivalent tools
     if wanted:
         by_id = {cluster.id: cluster.producers for cluster in graph.clusters.values()}
         producers = [by_id[identifier] for identifier in sorted(wanted)]
-        # Whatever takes the tool's place gives all of them, so the smallest set has all candidates.
+        # A replacement gives all of them, so the smallest set contains all candidates.
         fewest = min(producers, key=len)
         return list(fewest)
     candidates: dict[str, None] = {}

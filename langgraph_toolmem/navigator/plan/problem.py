@@ -1,11 +1,11 @@
-"""One search as a problem: which inputs need a value, what may give it, and how good a set of choices is.
+"""One search as a problem: the inputs that need a value, their possible sources, and the score of a set of choices.
 
 A *draft* maps every required input of every step to one choice: a known value, an output of another step, or the user.
-It is valid if its steps have an order and no step stands more than `depth` calls before the target. Both strategies
-search among the same valid drafts; they differ in what they hold to be good:
+It is valid if its steps have an order and every step is at most `depth` calls before the target. Both strategies search
+among the same valid drafts; they differ in the score:
 
-- alpha-beta: the reliability, Π of all choices' values · δ^(steps before the target). A link's value is its weight, a
-  known value's is 1, asking costs as the settings say, and a question that serves several inputs costs once.
+- alpha-beta: the reliability, Π of all choices' values · δ^(steps before the target). The value of a link is its
+  weight, a known value has 1, questions cost as in the settings, and a question that serves several inputs costs once.
 - annealing: `annealing.fitness`, the paper's parts with our reading [R].
 """
 
@@ -29,27 +29,27 @@ from langgraph_toolmem.text.words import word_set, words
 Source = Literal["user", "produced", "either"]
 
 ENOUGH: Final = 3
-"""Recorded uses of a parameter from which the record says who gives its value."""
+"""Least number of recorded uses of a parameter from which the record determines its source."""
 
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """Settings of the search for chains. No value is known from the paper; all are our own choice [O].
+    """Settings of the search for chains. The paper gives no values; all are our own choice [O].
 
     Attributes:
-        alpha: a producer whose score is under α·e^(−κ·depth) is left out, unless it gives several of what is needed
-            or is the best there is.
+        alpha: a producer with a score under α·e^(−κ·depth) is left out, unless it gives several needed inputs or is the
+            best one.
         beta: a producer with this score or more ends the search for its parameter.
-        kappa: how fast the lower bound fades with depth.
-        delta: what each further step costs: the share of the score that it leaves.
-        depth: calls one after another before the target, at most.
-        ask_user, ask_either, ask_produced: what is left of the score when the user is asked for a value that only a
-            user has, that anybody may have, that only a system knows. The last is so small that a chain that needs no
-            such value is better than any that does.
-        weak: a value that anybody may have is looked for only if something gives it with at least this weight; else it
-            is the user's.
-        max_options: producers of one parameter that are tried, most likely first.
-        max_nodes: nodes of the search tree that are visited, at most.
+        kappa: how fast the lower bound decreases with depth.
+        delta: factor of the score for each further step.
+        depth: most calls one after another before the target.
+        ask_user, ask_either, ask_produced: factor of the score when the user is asked for a value that only a user
+            knows, that both may know, that only a system knows. The last is so small that chains without such a value
+            always win.
+        weak: a value that both may know is searched for only if a producer has at least this weight; otherwise the user
+            is asked.
+        max_options: limit of tried producers of one parameter, most likely first.
+        max_nodes: limit of visited nodes of the search tree.
     """
 
     alpha: float = 0.1
@@ -65,7 +65,7 @@ class PlanSettings:
     max_nodes: int = 800
 
     def __post_init__(self) -> None:
-        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        """Check types and ranges. Raises ConfigurationError with the field and the expected value."""
 
         def is_inner_share(value: Any) -> bool:
             return is_share(value) and 0 < value < 1
@@ -96,9 +96,9 @@ class Choice(NamedTuple):
         kind: "known", "done" (output of a call made before), "step" or "user".
         origin: name of the known value or of the tool.
         output: path in the tool's output.
-        value: what it does to the reliability of a draft, 0 to 1, without the cost of a new step.
+        value: its factor in the reliability of a draft, 0 to 1, without the cost of a new step.
         reason: why the user is asked.
-        sort: whose value it is.
+        sort: the kind of source of the value.
         question: inputs with the same question take the same answer; the user is asked once.
     """
 
@@ -116,19 +116,19 @@ Assignment = dict[PortKey, Choice]
 
 
 class ValueSource(NamedTuple):
-    """The giver of an input's value, and the reason."""
+    """The source of an input's value, and the reason."""
 
     sort: Source
     reason: str
 
 
 def value_source(port: Port, history: History) -> ValueSource:
-    """Return who gives an input its value, the user or another call, and why [O].
+    """Return the source of an input's value, the user or another call, and the reason [O].
 
-    The record tells first: a value that came out of earlier outputs in most of at least `ENOUGH` recorded uses is
-    *produced*, one that did in few of them is the user's. Without a record, choices from a list and truth values are
-    the user's, ids, tokens and hashes of this system are produced, and everything else is *either*: it is looked for,
-    and asked for where nothing produces it.
+    The record comes first: a value that came from earlier outputs in most of at least `ENOUGH` recorded uses is
+    *produced*, one that did so in few of them is the user's. Without a record, choices from a list and truth values are
+    the user's, ids, tokens and hashes of this system are produced, and all other values are *either*: they are searched
+    for, and the user is asked without a producer.
     """
     recorded = _recorded_source(port, history)
     if recorded is not None:
@@ -137,7 +137,7 @@ def value_source(port: Port, history: History) -> ValueSource:
         return ValueSource("user", "a truth value is a wish")
     if port.leaf.choices:
         return ValueSource("user", "a choice from a list")
-    # Identifiers that another system gave: the user may know a passport's number or the id in a shop of his own.
+    # Identifiers of another system: the user may know a passport's number or the id in their own shop.
     of_another_system = word_set("external custom tax vat passport")
     if port.meaning.words & LEXICON.identifiers and not port.meaning.words & of_another_system:
         return ValueSource("produced", "an identifier that only a system knows")
@@ -149,7 +149,7 @@ def _recorded_source(port: Port, history: History) -> ValueSource | None:
     given = history.given.get((port.tool, port.parameter), 0.0)
     if not produced and not given:
         return None
-    # Calls whose value came from neither are those where it was in a text: they count against the outputs.
+    # In the other calls the value was in a text: they count against the outputs.
     total = max(produced + given, history.good(port.tool))
     if total < ENOUGH:
         return None
@@ -163,7 +163,7 @@ def _recorded_source(port: Port, history: History) -> ValueSource | None:
 
 
 def _is_of_the_client(port: Port) -> bool:
-    """Return True for keys, tokens and idempotency keys: no operation gives them, the client has or makes them."""
+    """Return True for keys, tokens and idempotency keys: operations do not give them, the client has or makes them."""
     name = canonical(_last_level(port.path))
     # An interaction's token comes with the interaction.
     if name[-1:] in (("token",), ("secret",)):
@@ -200,8 +200,8 @@ class Producers:
     def of(self, port: Port) -> tuple[Choice, ...]:
         """Return the tools whose output may become an input, each by its best link, most likely first.
 
-        A tool that is declared to change something is none, unless the request asks for that in its words, or past runs
-        took the value from there.
+        A tool that is declared to change something is excluded, unless the request asks for the change in its words, or
+        past runs took the value from it.
         """
         choices = self._choices.get(port.key)
         if choices is None:
@@ -224,11 +224,11 @@ class Producers:
         return tuple(sorted(best.values(), key=_most_likely_first))
 
     def weight(self, link: Link) -> float:
-        """Return the weight of a link, 0 to 1, less where the producer failed."""
+        """Return the weight of a link, 0 to 1, reduced by failures of the producer."""
         return self.history.works(link.producer) * weight_of(link, self.history, self._learned)
 
     def writers(self, port: Port) -> set[str]:
-        """Return the tools that give an input its value by a change that nobody asked for."""
+        """Return the tools that give an input its value by a change that the request does not ask for."""
         producers = {link.producer for link in self.graph.links_into(port, self.history)}
         allowed = {choice.origin for choice in self.of(port)}
         return producers - allowed - {port.tool}
@@ -245,11 +245,11 @@ class Producers:
         return self._wanted[tool]
 
     def _asks_for(self, spec: ToolSpec) -> bool:
-        """Return True if the request says, in its words, what a tool does and to what."""
+        """Return True if the request's words name a tool's action and its object."""
         nouns = set(self.graph.nouns(spec.name))
         if not nouns or not nouns <= self._asked:
             return False
-        # Later sentences speak of other tools, too ("use cancel_order to undo it").
+        # Later sentences may name other tools ("use cancel_order to undo it").
         first_sentence = spec.description.split(".", 1)[0]
         said = {*canonical(spec.name), *canonical_words(words(first_sentence))}
         verbs = (said & LEXICON.verbs) - LEXICON.reading - nouns
@@ -261,7 +261,7 @@ def _most_likely_first(choice: Choice) -> tuple[float, str]:
 
 
 class PlanSearch:
-    """A target, what is known, and the options of every input; options are worked out when they are asked for."""
+    """A target, the known values, and the options of every input, which are computed on demand."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class PlanSearch:
         avoid: Collection[str] = (),
     ) -> None:
         self.graph, self.history = producers.graph, producers.history
-        # Raises for a target that is no tool of the graph.
+        # Raises for a target outside the graph.
         self.graph.api(target)
         self.producers, self.target, self.settings = producers, target, settings
         self.avoid, self.done = frozenset(avoid) - {target}, producers.done - {target}
@@ -288,8 +288,8 @@ class PlanSearch:
         return self.graph.apis[tool].needs
 
     def leave_aside(self, reach: Reach) -> None:
-        """Search without what no chain can lead to; see `reach`."""
-        # All that was worked out from the options before is void.
+        """Search without the values that chains cannot produce; see `reach`."""
+        # Results that were computed from the old options are invalid.
         self._reach = reach
         self._options, self._best, self._direct = {}, {}, None
 
@@ -302,10 +302,10 @@ class PlanSearch:
         return search
 
     def is_for_a_system(self, port: Port) -> bool:
-        """Return True if a system alone knows an input's value, and neither the user nor this run does."""
+        """Return True if only a system knows an input's value, but neither the user nor this run."""
         is_asked = False
         for choice in self.options(port):
-            # This run has a value already, so nobody needs to know it.
+            # This run has the value already.
             if choice.kind in ("known", "done"):
                 return False
             if choice.kind == "user" and choice.sort == "produced":
@@ -315,9 +315,9 @@ class PlanSearch:
     def options(self, port: Port) -> tuple[Choice, ...]:
         """Return the choices for an input, most promising first.
 
-        The user is always among them, unless a value is known.
+        The user is always an option, unless the value is known.
         """
-        # Kept: a search asks for the options of an input at each of its nodes.
+        # Kept: a search needs the options of an input at each of its nodes.
         options = self._options.get(port.key)
         if options is None:
             options = self._options[port.key] = self._find(port)
@@ -331,7 +331,7 @@ class PlanSearch:
         return best
 
     def known_for(self, port: Port) -> str | None:
-        """Return the name of the known value that an input takes, if there is one."""
+        """Return the name of the known value that an input takes, or None."""
         name, most = None, 0
         for known in self._known:
             fit = self._fits(known, port)
@@ -344,7 +344,7 @@ class PlanSearch:
         if known.path in (port.path, port.parameter) and port.tool == self.target:
             return 4
         own = canonical(_last_level(port.path))
-        # A bare `id` is that of the target, not of each step on the way to it.
+        # A bare `id` belongs to the target, not to each step on the way to it.
         is_bare = len(own) == 1 and own[0] in LEXICON.generic
         if own == canonical(known.path) and (port.tool == self.target or not is_bare):
             return 3
@@ -353,7 +353,7 @@ class PlanSearch:
         role = port.meaning.role
         if role == known.meaning.role:
             return 2
-        # Where a flight begins is not where it ends.
+        # The origin of a flight is not its destination.
         if role and known.meaning.role:
             return 0
         return 1
@@ -361,7 +361,7 @@ class PlanSearch:
     def _mean_the_same(self, known: Port, port: Port) -> bool:
         if (known.meaning.words, known.meaning.shape) == (port.meaning.words, port.meaning.shape):
             return True
-        # Aliases join what words do not.
+        # Aliases join values with different words.
         return self.graph.key_of(known) == self.graph.key_of(port)
 
     def direct(self, tool: str) -> float:
@@ -394,20 +394,20 @@ class PlanSearch:
         if source.sort == "either" and (not givers or givers[0].value < settings.weak):
             source, givers = ValueSource("user", "nothing is likely to produce it"), []
         givers = self._within_reach(port, givers)
-        # Only now: that a producer is out of order does not make its value one that users know.
+        # Filtered here, after classifying: a broken producer does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
         if not givers and source.sort == "produced":
             source = self._who_has(port) or source
         if not likely and source.sort == "produced":
             source = source._replace(reason=f"{source.reason}, and nothing gives it")
-        # The user stays a choice even where asking is all but hopeless: a search always ends in a chain.
+        # The user is a choice even if the answer is unlikely, so that a search always ends in a chain.
         costs = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
         question = self._question(port)
         user = Choice("user", "", "", costs[source.sort], source.reason, source.sort, question)
         return tuple(sorted([*likely, user], key=self._rank))
 
     def _givers(self, port: Port, source: ValueSource) -> list[Choice]:
-        """Return the tools that may give an input its value; none for a value that is the user's."""
+        """Return the tools that may give an input its value; empty for a value that only the user knows."""
         if source.sort == "user":
             return []
         # The target is the last call, so nothing is taken from it.
@@ -424,8 +424,8 @@ class PlanSearch:
         return within
 
     def _who_has(self, port: Port) -> ValueSource | None:
-        """Return who has an identifier that no tool gives, and why; None if nothing says so."""
-        # The user may have had it made before: a plan makes nothing only to get an id.
+        """Return the owner of an identifier without a producer, and the reason, or None."""
+        # The user may have created it before: a plan must not create something only to get an id.
         writers = self.producers.writers(port) - {self.target}
         if writers:
             return ValueSource("either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change")
@@ -439,7 +439,7 @@ class PlanSearch:
         return None
 
     def _kind_of(self, port: Port) -> str:
-        """Return the input next to an id that says what sort it is: `source_type` of `source_id`; "" for none."""
+        """Return the input that names the type of an id, such as `source_type` for `source_id`, or ""."""
         place, _, level = port.path.replace("[]", "").rpartition(".")
         thing = set(canonical(level)) - LEXICON.identifiers
         for other in self.needs(port.tool):
@@ -452,25 +452,25 @@ class PlanSearch:
         return ""
 
     def _question(self, port: Port) -> tuple[object, ...]:
-        # Two free texts, or two bare ids, are two questions, whatever their names have in common.
+        # Two free texts, or two bare ids, are two questions, even with similar names.
         if port.meaning.vague or port.meaning.words & LEXICON.free_text:
             return port.key
         return (self.graph.key_of(port), port.meaning.role)
 
     def _rank(self, choice: Choice) -> tuple[float, str]:
-        """Return the place of a choice: a step costs more than an answer of the user of the same value."""
+        """Return the sort key of a choice: a step costs more than an answer of the user of the same value."""
         if choice.kind == "step":
             return -choice.value * self.settings.delta, choice.origin
         return -choice.value, choice.origin
 
 
 def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
-    """Return values somebody has as outputs without a tool."""
+    """Return known values as outputs without a tool."""
     if not isinstance(known, Mapping):
         known = dict.fromkeys(known)
     ports = []
     for name, value in known.items():
-        # A name alone has the value None, which says nothing of its type.
+        # A bare name has the value None, so its type is unknown.
         types: set[str] = {type_of(value)} - {"null"}
         leaf = Leaf(str(name), frozenset(types))
         ports.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))
@@ -478,7 +478,7 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
 
 
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
-    """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
+    """Return step -> most calls between it and the target; None if a step is too deep or there is no order."""
     producers: dict[str, set[str]] = {}
     for (tool, _direction, _path), choice in draft.items():
         if choice.kind == "step":
@@ -487,7 +487,7 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
     waiting = [(target, 0)]
     while waiting:
         tool, level = waiting.pop()
-        # Every circle comes to this depth, too.
+        # Every circle reaches this depth, too.
         if level > depth:
             return None
         if levels.get(tool, -1) < level:
@@ -498,7 +498,7 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 
 
 def asks_for_system_value(draft: Assignment) -> bool:
-    """Return True if the user is asked for something that only a system knows."""
+    """Return True if the user is asked for a system value."""
     for choice in draft.values():
         if choice.kind == "user" and choice.sort == "produced":
             return True

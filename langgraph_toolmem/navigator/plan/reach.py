@@ -1,7 +1,7 @@
-"""Reach of a search: tools that need an id which only they, or nothing, give are left aside.
+"""Reach of a search: tools that need an id without another producer are skipped.
 
-A record that is read by its own id (``GET /lobbies/{lobby_id}``) gives that id to those alone who have it. Where
-nothing else gives it, whoever made the record knows it, and the search need not go round in circles.
+A record that is read by its own id (``GET /lobbies/{lobby_id}``) returns an id that its caller has already. Without
+another producer, only the creator of the record knows the id, and the search must not go in circles.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The parts of a graph that a search may leave aside.
+    """The parts of a graph that a search may skip.
 
     Attributes:
-        kept: parameters whose values are known to those who made the records, and to others not at all.
-        needs: tool -> the values that only a system knows, and that it needs.
-        open: tools that can be called from what is known and what users know.
+        kept: parameters whose values only the creators of the records know.
+        needs: tool -> the system values that it needs.
+        open: tools that can be called from known values and from users' values.
     """
 
     kept: frozenset[Key]
@@ -30,9 +30,9 @@ class Reach:
     open: frozenset[str]
 
     def is_circle(self, tool: str, key: Key) -> bool:
-        """Return True for a tool that needs the very value that it would give, or that cannot be called at all."""
+        """Return True for a tool that needs the value that it would give, or that cannot be called."""
         wanted = self.needs.get(tool, ())
-        # Such a tool would bring its own question to the user in place of the one that it answers.
+        # Such a tool would only replace the question to the user by another one.
         if wanted and tool not in self.open:
             return True
         return key in (value.key for value in wanted)
@@ -46,13 +46,13 @@ class WantedValue(NamedTuple):
 
 
 def reach_of(problem: PlanSearch) -> Reach:
-    """Return what the search of a problem may leave aside."""
+    """Return the parts that the search of a problem may skip."""
     needs = _wanted_values(problem)
     kept: set[Key] = set()
     while True:
         open_tools, available = _forward(needs, kept)
         circles = _circles(needs, available) - kept
-        # Each round keeps at least one more value, so there are no more rounds than values.
+        # Each round keeps at least one more value, so there are at most as many rounds as values.
         if not circles:
             break
         kept |= circles
@@ -60,7 +60,7 @@ def reach_of(problem: PlanSearch) -> Reach:
 
 
 def _wanted_values(problem: PlanSearch) -> dict[str, list[WantedValue]]:
-    """Return tool -> the values it needs that only a system knows, for the target and all tools behind it."""
+    """Return tool -> the system values that it needs, for the target and all tools before it."""
     graph = problem.graph
     givers: dict[Key, tuple[str, ...]] = {}
     needs: dict[str, list[WantedValue]] = {}
@@ -74,7 +74,7 @@ def _wanted_values(problem: PlanSearch) -> dict[str, list[WantedValue]]:
             if not problem.is_for_a_system(port):
                 continue
             key = graph.key_of(port)
-            # Tools behind a value are looked at once, so circles end.
+            # Producers of a value are visited once, so circles end.
             if key not in givers:
                 givers[key] = tuple(giver.origin for giver in problem.producers.of(port))
                 waiting += givers[key]
@@ -83,7 +83,7 @@ def _wanted_values(problem: PlanSearch) -> dict[str, list[WantedValue]]:
 
 
 def _forward(needs: dict[str, list[WantedValue]], kept: Iterable[Key]) -> tuple[set[str], set[Key]]:
-    """Return the tools that can be called and the values that can be had, from what is kept onward."""
+    """Return the callable tools and the obtainable values, starting from the kept values."""
     tools: set[str] = set()
     available: set[Key] = set(kept)
     grows = True
@@ -100,7 +100,7 @@ def _forward(needs: dict[str, list[WantedValue]], kept: Iterable[Key]) -> tuple[
 
 
 def _circles(needs: dict[str, list[WantedValue]], available: set[Key]) -> set[Key]:
-    """Return the values that cannot be had and that a tool gives which lacks this value alone."""
+    """Return the unobtainable values that are given by a tool that lacks only this value."""
     circles: set[Key] = set()
     for wanted in needs.values():
         for value in wanted:

@@ -1,8 +1,8 @@
-"""Effects of requests and tools: a request that asks needs a tool that reads, one that orders a tool that changes.
+"""Effects of requests and tools: a question needs a tool that reads, an order needs a tool that changes something.
 
-Words alone rank "How much money do we have?" to a refund, because both speak of money. The effect of a tool is known
-(HTTP's method, the annotations of MCP, the verb in its name), and so is what a request wants, mostly from its first
-word.
+With words alone, "How much money do we have?" finds a refund, because both are about money. The effect of a tool is
+known (HTTP's method, the annotations of MCP, the verb in its name), and so is the wanted effect of a request, mostly
+from its first word.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POLITE: Final = word_set(
     "bitte kannst konnen konnten du sie ich mochte will wir s il vous plait peux pouvez je voudrais veux nous "
     "por favor puedes podria quiero quisiera nosotros per puoi potrebbe vorrei voglio pode poderia quero gostaria"
 )
-"""Words in front of what a request wants, without accents."""
+"""Words before the wanted action of a request, without accents."""
 _QUESTIONS: Final = word_set(
     "what which who whom whose where when why how is are was were do does did has have had am "  # en
     "was welche welcher welches welchen wer wem wen wo wann warum wie wieviel wieviele ist sind hat haben gibt "  # de
@@ -85,7 +85,7 @@ _ORDERING: Final = (
         "أنشئ أرسل غير عدل أضف اشتر احجز"
     )
 )
-# In these languages the word stands anywhere, most often last, and is not always a word of its own.
+# In these languages the word may be anywhere, most often last, and is not always a separate word.
 _QUESTIONS_WITHIN: Final = re.compile(
     "哪|多少|什么|什麼|谁|誰|几|幾|吗|嗎|怎么|怎麼|为什么|何時|"  # zh
     "いくつ|いくら|なに|何|どれ|どの|どこ|だれ|いつ|ますか|ですか|"  # ja
@@ -111,7 +111,7 @@ _TURKISH_ORDERS: Final = word_set("iptal olustur gonder degistir ekle")
 
 
 def _last_verb(text: str, said: Sequence[str]) -> float:
-    """Return what a clause wants by a question word anywhere, else by its last verb."""
+    """Return the wanted effect of a clause by a question word anywhere, otherwise by its last verb."""
     if _QUESTIONS_WITHIN.search(text):
         return ASKS
     asks, orders = _last_place(_ASKING_WITHIN, text), _last_place(_ORDERING_WITHIN, text)
@@ -131,7 +131,7 @@ def _last_verb(text: str, said: Sequence[str]) -> float:
 
 
 def _last_place(verbs: re.Pattern[str], text: str) -> int:
-    """Return the place of the last verb of a pattern; -1 if there is none."""
+    """Return the position of the last verb of a pattern, or -1."""
     place = -1
     for match in verbs.finditer(text):
         place = match.start()
@@ -139,7 +139,7 @@ def _last_place(verbs: re.Pattern[str], text: str) -> int:
 
 
 def _begin(said: Sequence[str]) -> int:
-    """Return the place of the first word that says what is wanted."""
+    """Return the position of the first word of the wanted action."""
     start = 0
     while start < len(said) - 1 and said[start] in _POLITE and said[start] not in _QUESTIONS:
         start += 1
@@ -189,7 +189,7 @@ class Wanted(NamedTuple):
     Attributes:
         effect: ASKS, ORDERS or UNCLEAR.
         removal: 1.0 for an order to remove something, -1.0 for another order, otherwise 0.0.
-        making: 1.0 for an order to make something new, -1.0 for one to change what there is, otherwise 0.0.
+        making: 1.0 for an order to make something new, -1.0 for an order to change something, otherwise 0.0.
         plurals, singulars: stems of its words, if it asks: "which pods" wants a list of pods, "the pod" one of them.
     """
 
@@ -201,7 +201,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_by(query: str, clauses: Iterable[str]) -> list[Wanted]:
-    """Return the effect that each clause of a request wants; an unclear clause wants what the one before it does."""
+    """Return the wanted effect of each clause of a request; an unclear clause has that of the clause before it."""
     effect = wanted_effect(query)
     wishes: list[Wanted] = []
     for clause in clauses:
@@ -240,10 +240,10 @@ def _question(said: Sequence[str]) -> Wanted:
 
 
 class Handling(NamedTuple):
-    """The thing that an HTTP operation handles, and how.
+    """The object of an HTTP operation, and its action.
 
     Attributes:
-        noun: stem of the last word of what its path is about, "" without a path.
+        noun: stem of the last word of the path's subject, "" without a path.
         lists: 1.0 if it reads a collection, -1.0 if it reads one element, otherwise 0.0.
         makes: 1.0 if it adds to the collection at the end of its path, -1.0 if it changes an element, otherwise 0.0.
     """
@@ -254,7 +254,7 @@ class Handling(NamedTuple):
 
 
 def handling_of(spec: ToolSpec) -> Handling:
-    """Return what a tool handles, and how.
+    """Return a tool's object and action.
 
     >>> from langgraph_toolmem.runs.tools import ToolSpec
     >>> handling_of(ToolSpec("cancel", "", {}, route="PATCH /orders/{id}"))
@@ -283,11 +283,11 @@ def handling_of(spec: ToolSpec) -> Handling:
 
 
 def effect_of(spec: ToolSpec) -> float:
-    """Return 1.0 for a tool that reads, -1.0 for one that changes something, 0.0 if nothing says which.
+    """Return 1.0 for a tool that reads, -1.0 for one that changes something, 0.0 if unknown.
 
-    Where an API reads by POST, the verb in the name says that a tool reads. That decides a rank here, never a
-    permission. Tools that declare nothing are left as they are: by the verbs of their names alone, 2 % fewer requests
-    of a public catalogue of 2,490 tools found all their tools (``python -m benchmarks.tool_search``).
+    If an API reads by POST, the verb in the name shows that a tool reads. This decides a rank here, never a permission.
+    Undeclared tools are not classified by their names: by the verbs of their names alone, 2 % fewer requests of a
+    public catalogue of 2,490 tools found all their tools (``python -m benchmarks.tool_search``).
     """
     if spec.read_only is None or spec.streams:
         return 0.0
@@ -298,7 +298,7 @@ def effect_of(spec: ToolSpec) -> float:
     ends = frozenset((*named[:1], *named[-1:]))
     if ends & LEXICON.reading:
         return 1.0
-    # APIs that know POST alone read by it too, so POST without a verb of change says nothing.
+    # APIs that only use POST read by it too, so POST without a verb of change is no evidence.
     if spec.route.startswith("POST ") and not ends & LEXICON.changing:
         return 0.0
     return -1.0

@@ -1,6 +1,6 @@
 """Tools used together in recorded runs: for a similar request, and before a given tool.
 
-An episode is what followed one user message: the request, and the tools that were called.
+An episode is one user message with its consequences: the request, and the called tools.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class VoteRules:
     Attributes:
         nearest: similar requests that vote.
         sharpness: a request of similarity s votes with s to this power.
-        doubt: votes for nothing: few and distant requests say little.
-        lift: addition to the logarithm of the odds for a vote of 1; as it was fitted for chains.
+        doubt: votes for no tool: few and distant requests are weak evidence.
+        lift: addition to the logarithm of the odds for a vote of 1, as fitted for chains.
     """
 
     nearest: int = 10
@@ -39,16 +39,17 @@ class VoteRules:
 
 VOTES: Final = VoteRules()
 MAX_PRECEDENTS: Final = 2_000
-"""Past runs that are read, the latest."""
+"""Limit of read past runs, the latest."""
 MAX_SCOPES: Final = 64
-"""Scopes of users whose precedents are in RAM; those that were asked for last."""
+"""Limit of user scopes with precedents in RAM; the latest used."""
 
 WEIGHTS: Final[Floats] = np.array([5.5, 2.0, 5.0, 2.5], dtype=np.float32)
-"""Of the request, the same toolkit, similar requests, and what came with it. Round: fitted ones, and further signals
-(came before, gives what it takes, a trained link), gained nothing."""
+"""Weights of the request, the same toolkit, similar requests, and common use. Round numbers: fitted weights, and
+further signals (came before, gives an input, a trained link), gained nothing.
+"""
 INTERCEPT: Final = -1.7
 COMPANIONS: Final = 5
-"""Tools that fit the request best, whose company is counted next to the target's."""
+"""Number of tools that fit the request best, whose common use counts like the target's."""
 
 
 class _Episode(NamedTuple):
@@ -69,16 +70,16 @@ class Precedents:
 
     def _clear(self) -> None:
         self._requests = WordIndex()
-        # By number of the request; empty where the episode was removed, since an index removes no text.
+        # By number of the request; empty if the episode was removed, because an index does not remove texts.
         self._tools: list[frozenset[str]] = []
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, tools: Iterable[str], request: str = "", *, key: str | None = None) -> None:
-        """Add an episode, in place of one with its key; one without a call is nothing."""
+        """Add an episode, or replace one with its key; an episode without calls is ignored."""
         called, words = frozenset(tools), tuple(telling_stems(request[: REQUEST_LIMITS.chars]))
-        # An episode without a key stays beside all others.
+        # An episode without a key replaces no other.
         own_key: object = key
         if key is None:
             own_key = object()
@@ -89,13 +90,13 @@ class Precedents:
                 self._count(called, 1)
 
     def remove(self, keys: Iterable[object]) -> None:
-        """Remove episodes; a key that is unknown is no error."""
+        """Remove episodes; unknown keys are ignored."""
         with self._lock:
             for key in keys:
                 self._remove(key)
 
     def keep_latest(self, most: int) -> None:
-        """Remove the oldest episodes until so many are left."""
+        """Remove the oldest episodes until this number is left."""
         # A dict keeps the order of insertion, and a replaced episode goes to the end.
         surplus = max(0, len(self._kept) - most)
         self.remove(list(self._kept)[:surplus])
@@ -131,7 +132,7 @@ class Precedents:
     def company(self, tool: str) -> dict[str, float]:
         """Return the share of a tool's episodes in which each other tool was called too."""
         with self._lock:
-            # One use more than there were: a tool that was called once says little about its company.
+            # One more use than counted: a tool that was called once is weak evidence.
             uses = self._uses[tool] + 1
             return {name: count / uses for name, count in self._together[tool].items()}
 
@@ -141,7 +142,7 @@ class Precedents:
             return
         self._count(known.tools, -1)
         self._tools[known.number] = frozenset()
-        # Where more than half of the index is of removed episodes, it is rebuilt.
+        # If more than half of the index is of removed episodes, it is rebuilt.
         if len(self._tools) > 64 + 2 * len(self._kept):
             self._clear()
             for other, episode in self._kept.items():
@@ -176,11 +177,11 @@ def called_before(
     """Return the k tools most likely called before a target, best first; never the target itself.
 
     Four signals: how well a tool fits the request, whether it is of the target's toolkit, whether similar requests
-    called it, and whether it was called together with the target or with what fits the request best.
+    called it, and whether it was called together with the target or with the tools that fit the request best.
 
     Args:
         precedents: recorded runs.
-        available: names that may be found; all if None.
+        available: names that may be found. Defaults to all.
         exclude: names that are not found.
     """
     # A copy: another thread may add or remove tools meanwhile.
@@ -218,7 +219,7 @@ def _distance_to_best(scores: Mapping[str, float], names: Collection[str]) -> di
 def _company(target: str, fit: Mapping[str, float], precedents: Precedents) -> dict[str, float]:
     """Return how often each tool was called with the target, or with a tool that fits the request best."""
     likely = {target: 1.0}
-    # Odds against the best: company of a tool that hardly fits counts little.
+    # Odds relative to the best: common use with a tool that barely fits counts little.
     for name in sorted(fit, key=fit.__getitem__, reverse=True)[:COMPANIONS]:
         likely[name] = float(np.exp(fit[name]))
     company: defaultdict[str, float] = defaultdict(float)
@@ -237,7 +238,7 @@ class PrecedentCache:
     def of(self, scope: tuple[str, ...], runs: PastRuns) -> Precedents:
         """Return the precedents of a scope (its namespace)."""
         followed, version, precedents = self._kept.pop(scope, (runs, 0, Precedents()))
-        # Runs that were read anew since have versions of their own.
+        # Runs that were read again since have other versions.
         if followed != runs:
             version, precedents = 0, Precedents()
         new = runs.changes(version, MAX_PRECEDENTS)
@@ -246,12 +247,12 @@ class PrecedentCache:
         precedents.remove(new.gone)
         for run in sorted(new.runs, key=_time_and_id)[-MAX_PRECEDENTS:]:
             called = run.tools
-            # A failed run is no precedent, and takes the place of what was known of it before.
+            # A failed run is not a precedent, and replaces its earlier version.
             if run.failed:
                 called = ()
             precedents.add(called, run.request, key=run.id)
         precedents.keep_latest(MAX_PRECEDENTS)
-        # Put at the end, so that the first scope is the one that was asked for longest ago.
+        # Put at the end, so that the first scope is the least recently used.
         self._kept[scope] = runs, new.version, precedents
         if len(self._kept) > MAX_SCOPES:
             del self._kept[next(iter(self._kept))]

@@ -1,7 +1,7 @@
-"""Finding the tools a request needs, all of them: by words, and by meaning where there is an embedder.
+"""Search for all tools that a request needs: by words, and with an embedder by meaning.
 
-A compound request is searched whole, by sentence and by clause. Each of these pieces gives every tool a closeness from
-0 to 1, where 1 is that piece's best tool: by words, or by words and meaning together,
+A compound request is searched as a whole, by sentence and by clause. Each of these pieces gives every tool a closeness
+from 0 to 1, where 1 is that piece's best tool: by words, or by words and meaning together,
 
     h(p, t) = (b(p, t) / max_t b + 2 · (c(p, t) / max_t c)^4) / max_t (…)
 
@@ -76,16 +76,16 @@ BY_MEANING: Final = FittedScore(
 EFFECT: Final = 1.25
 """Weight of a tool's effect: likely on four public documents (``python -m benchmarks.effects``), shown on others."""
 REMOVAL: Final = 1.0
-"""Weight of a DELETE for an order to remove something, and against one for another order."""
+"""Weight of a DELETE for an order to remove something, and its negative for another order."""
 GRAMMATICAL_NUMBER: Final = 1.25
-"""Weight of an operation that lists things for a question in the plural, and against it for one in the singular."""
+"""Weight of an operation that lists things for a question in the plural, and its negative for the singular."""
 MAKING: Final = 1.0
 """Weight of an operation that adds to a collection for an order to make something, and of one that changes an element
 for an order to change it."""
 COVERAGE: Final = 1.0
-"""Score for a clause that no tool chosen so far answers."""
+"""Score for a clause that the chosen tools do not answer yet."""
 CANDIDATES: Final = 60
-"""Highest scores among which the tools are chosen, at least."""
+"""Least number of highest scores among which the tools are chosen."""
 
 
 class _Postings(NamedTuple):
@@ -101,9 +101,9 @@ class _Postings(NamedTuple):
 
 
 class WordIndex:
-    """Words -> the texts that have them. A text is known by its number; texts are never removed.
+    """Words -> the texts that contain them. A text has a number; texts are never removed.
 
-    It is an index of its own, since all texts are ranked at once for each part of a request, in arrays.
+    It is a separate index, because all texts are ranked at once for each part of a request, in arrays.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,9 @@ class WordIndex:
         return totals.astype(np.float32)
 
     def nearest(self, words: Sequence[str]) -> Floats:
-        """Return (N,) similarities to a query: BM25 over that of a text of average length to itself, at most 1."""
+        """Return (N,) similarities to a query: BM25 divided by that of a text of average length with itself, at most
+        1.
+        """
         query = Counter(words)
         weights = np.sqrt(np.array([*query.values()], dtype=np.float32)) * self.rarity(query)
         scores = dot(weights, saturated(self.counts([*query]), self.lengths))
@@ -184,13 +186,13 @@ def saturated(counts: Floats, lengths: Floats) -> Floats:
 
 def dot(weights: Floats, values: Floats) -> Floats:
     """Return (..., W) and (W, N) -> (..., N)."""
-    # einsum goes without BLAS, whose threads cost more than they save here.
+    # einsum avoids BLAS, whose threads cost more than they save here.
     product: Floats = np.einsum("...w,wn->...n", weights, values)
     return product
 
 
 class SearchRequest(NamedTuple):
-    """A request as it is searched; P pieces.
+    """A request for the search; P pieces.
 
     Attributes:
         words: the stems of each piece: the whole, its sentences, its clauses.
@@ -217,8 +219,8 @@ class SearchRequest(NamedTuple):
     def composed(self, vectors: Sequence[Sequence[float]]) -> Floats:
         """Return (P, D) of length 1, from the vectors of the clauses.
 
-        A longer piece is the sum of its clauses, each weighed by its number of words. Embedding each piece by itself
-        costs three times as much and finds no more.
+        A longer piece is the sum of its clauses, weighted by their numbers of words. Embedding each piece separately
+        costs three times as much without finding more.
         """
         own = np.asarray(vectors, dtype=np.float32)
         lengths = np.array([len(words) for words in self.words[self.clauses]], dtype=np.float32)
@@ -230,7 +232,7 @@ class SearchRequest(NamedTuple):
 
 
 def read(query: str) -> SearchRequest | None:
-    """Return a request without the pieces that ask for nothing; None if nothing is left."""
+    """Return a request without the pieces that have no telling word; None if no piece is left."""
     query = query[: REQUEST_LIMITS.chars]
     if not telling_stems(query) or is_small_talk(query, STOP_WORDS):
         return None
@@ -242,7 +244,7 @@ def read(query: str) -> SearchRequest | None:
     whole = tuple(range(len(clauses)))
     parts = [whole]
     for sentence in sentences:
-        # A sentence beyond the last clause that is read stands for the whole.
+        # A sentence after the last read clause represents the whole.
         parts.append(_numbers_of_clauses(sentence, numbers) or whole)
     words = (telling_stems(query), *sentences.values(), *clauses.values())
     wanted = tuple(wanted_by(query, clauses))
@@ -258,7 +260,7 @@ def _numbers_of_clauses(sentence: str, numbers: Mapping[str, int]) -> tuple[int,
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
-    """Return the stems of each text that asks for something."""
+    """Return the stems of each text with a telling word."""
     telling: dict[str, Sequence[str]] = {}
     for text in texts:
         stems = telling_stems(text)
@@ -274,7 +276,7 @@ class ToolHit:
     Attributes:
         score: 0 to 1, the estimated probability that the request needs the tool. Estimated on a public catalogue of
             2,490 tools: use it to compare tools, not as a probability elsewhere.
-        toolkit: the service, server or API it is a part of, "" if none is known.
+        toolkit: its service, server or API, "" if unknown.
     """
 
     name: str
@@ -288,7 +290,7 @@ class Ranking(NamedTuple):
     Attributes:
         scores: (N,).
         near: (C, N) closeness to each clause.
-        fits: (N,), False for a tool that has nothing to do with the request.
+        fits: (N,), False for a tool that is unrelated to the request.
         score: the fitted sum that gave the scores.
     """
 
@@ -319,13 +321,13 @@ class _Matches(NamedTuple):
 
 
 class ToolSearcher:
-    """A catalogue of tools that can be searched by what is to be done. Safe for threads.
+    """A catalogue of tools that can be searched by a request. Safe for threads.
 
     Args:
         tools: the tools.
-        embedder: for searching by meaning too: LangChain ``Embeddings`` or what else `resolve_embedder` takes.
-            None and the built-in one: by words alone.
-        vectors: where the vectors of the tools come from; the embedder itself if None.
+        embedder: for searching by meaning too: LangChain ``Embeddings`` or another argument of `resolve_embedder`. With
+            None or the built-in one, only words are used.
+        vectors: source of the tools' vectors. Defaults to the embedder itself.
     """
 
     def __init__(
@@ -340,9 +342,9 @@ class ToolSearcher:
         if not resolved.builtin:
             self._embedder = resolved
         self._source = vectors or resolved
-        # Guards what is in RAM. Never held while an embedder works, which may take seconds.
+        # Guards the state in RAM. Never locked while an embedder works, which may take seconds.
         self._lock = threads.rlock()
-        # Held by the thread that embeds new tools. The others wait, or each would embed the whole catalogue.
+        # Locked by the thread that embeds new tools. The others wait; otherwise each would embed the whole catalogue.
         self._embedding = threads.lock()
         self._warned = False
         self._vectors: dict[str, Floats] = {}
@@ -352,7 +354,7 @@ class ToolSearcher:
         self.follow({spec.name: spec for spec in tools})
 
     def _clear(self) -> None:
-        self._names: list[str] = []  # by number; "" where the tool was removed
+        self._names: list[str] = []  # by number; "" if the tool was removed
         self._numbers: dict[str, int] = {}
         self._kits: dict[str, int] = {}
         self._kit_of: list[int] = []
@@ -364,7 +366,7 @@ class ToolSearcher:
         self._arrays: _Arrays | None = None
 
     def follow(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Take these as the tools: others leave, new and changed ones are read."""
+        """Set the tools: others are removed, new and changed ones are read."""
         with self._lock:
             outdated = self._outdated(tools)
             for name in outdated:
@@ -378,7 +380,7 @@ class ToolSearcher:
             for spec in new:
                 self._wording.learn(spec)
                 self.specs[spec.name] = spec
-            # An index removes no text: where too many are of tools that left, all are read again.
+            # An index does not remove texts: if too many are of removed tools, all are read again.
             if len(self._names) + len(new) > 64 + 1.25 * len(self.specs):
                 self._clear()
                 new = list(self.specs.values())
@@ -387,11 +389,11 @@ class ToolSearcher:
             self._arrays = None
 
     def _outdated(self, tools: Mapping[str, ToolSpec]) -> list[str]:
-        """Return the names of the known tools that left or changed."""
+        """Return the names of the known tools that were removed or changed."""
         outdated: list[str] = []
         for name, spec in self.specs.items():
             current = tools.get(name)
-            # Mostly it is the object of before, and no schema has to be compared.
+            # Mostly it is the same object, so that schemas need not be compared.
             if current is not spec and current != spec:
                 outdated.append(name)
         return outdated
@@ -408,7 +410,7 @@ class ToolSearcher:
             self._readers.setdefault(handling.noun, []).append(len(self._lists))
         self._lists.append(handling.lists)
         self._makes.append(handling.makes)
-        # A tool without a toolkit is one of its own, which no name of a kit equals.
+        # A tool without a toolkit has a toolkit of its own, with a key unlike all names.
         kit = kit_of(spec) or f"\n\n{spec.name}"
         self._kit_of.append(self._kits.setdefault(kit, len(self._kits)))
         self._text.add([*fields.name, *fields.description, *fields.parameters, *fields.toolkit, *fields.category])
@@ -427,19 +429,18 @@ class ToolSearcher:
         exclude: Collection[str] = (),
         lift: Mapping[str, float] | None = None,
     ) -> list[ToolHit]:
-        """Return the k tools that the request needs most likely, in the order in which they complete a set.
+        """Return the k tools that the request most likely needs, in the order in which they complete a set.
 
-        That is mostly the order of their scores; a tool that answers a clause that none before it answers moves up.
-        Fewer than k if fewer have anything to do with it. If the embedder fails, words decide, and the log says so
-        once.
+        That is mostly the order of their scores; a tool that answers a clause unanswered so far moves up. Fewer than k
+        if fewer are related to the request. If the embedder fails, only words are used, and the log says so once.
 
         Args:
-            available: names that may be found; all if None.
+            available: names that may be found. Defaults to all.
             exclude: names that are not found.
-            lift: by name, what else is known for a tool, in the unit of the logarithm of the odds; see `Precedents`.
+            lift: by name, further evidence for a tool, in the unit of the logarithm of the odds; see `Precedents`.
 
         Raises:
-            EmbedderChangedError: `vectors` has some that another embedder made.
+            EmbedderChangedError: some `vectors` were made by another embedder.
         """
         request = read(query)
         if request is None or k <= 0:
@@ -453,7 +454,7 @@ class ToolSearcher:
             for name, more in (lift or {}).items():
                 if name in self._numbers:
                     scores[self._numbers[name]] += more
-                    # A tool that similar requests called is found without a word in common.
+                    # A tool that similar requests called is found without a common word.
                     fits[self._numbers[name]] |= more > 0
             if available is not None:
                 fits &= self._among(available)
@@ -491,7 +492,7 @@ class ToolSearcher:
             self._arrays = _Arrays(self._names, self._kit_of, self._text, self._parts)
         arrays = self._arrays
         if cosines is not None and cosines.shape[1] != len(self._names):
-            cosines = None  # tools came or went while the embedder worked: by words this once
+            cosines = None  # tools were added or removed while the embedder worked: by words this time
         matches = self._matches(request, arrays)
         fits = arrays.alive > 0
         if cosines is None:
@@ -511,7 +512,7 @@ class ToolSearcher:
 
     def _matches(self, request: SearchRequest, arrays: _Arrays) -> _Matches:
         words = list(dict.fromkeys(chain.from_iterable(request.words)))
-        # Words of removed tools are in the index still, so their counts become 0.
+        # Words of removed tools are still in the index, so their counts become 0.
         rarity, counts = self._text.rarity(words), self._text.counts(words) * arrays.alive
         queries = np.stack([_query(piece, words) for piece in request.words]) * rarity
         whole = np.flatnonzero(queries[0])
@@ -541,7 +542,7 @@ class ToolSearcher:
         added = dot(weights, wanted * tools)
         lists = np.array(self._lists, dtype=np.float32)
         for clause, wish in enumerate(request.wanted):
-            # "Which pods" wants an operation that lists pods; "the pod" may still be one of a list.
+            # "Which pods" needs an operation that lists pods; "the pod" may still be one of a list.
             for nouns, weight in ((wish.plurals, GRAMMATICAL_NUMBER), (wish.singulars, -GRAMMATICAL_NUMBER / 2)):
                 for noun in nouns & self._readers.keys():
                     readers = np.array(self._readers[noun])
@@ -552,7 +553,7 @@ class ToolSearcher:
     # --- meaning ---
 
     def _cosines(self, request: SearchRequest) -> Floats | None:
-        """Return (P, N) cosines of pieces and tools; None without an embedder, and where it failed."""
+        """Return (P, N) cosines of pieces and tools; None without an embedder, or if it failed."""
         if self._embedder is None:
             return None
         try:
@@ -567,7 +568,7 @@ class ToolSearcher:
                 log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
             return None
         with self._lock:
-            # A tool that came while the embedder worked has no vector yet.
+            # A tool that was added while the embedder worked has no vector yet.
             nothing = np.zeros(pieces.shape[1], dtype=np.float32)
             rows = [self._vectors.get(name, nothing) for name in self._names]
             # Vectors from before the embedder changed its dimension cannot be compared with the request's.
@@ -577,7 +578,7 @@ class ToolSearcher:
             return cosines
 
     def _embed_new(self) -> None:
-        """Embed the tools that have no vector yet, one thread at a time."""
+        """Embed the tools without a vector, one thread at a time."""
         with self._embedding:
             new: dict[str, ToolSpec] = {}
             texts: dict[str, str] = {}
@@ -589,13 +590,13 @@ class ToolSearcher:
             if not texts:
                 return
             for name, vector in self._source.of(texts).items():
-                # A tool may have left or changed while the embedder worked.
+                # A tool may have been removed or changed while the embedder worked.
                 if self.specs.get(name) is new[name]:
                     self._vectors[name] = np.asarray(vector, dtype=np.float32)
 
 
 class _Arrays:
-    """Arrays of the tools that no request changes; N tools, K toolkits."""
+    """Arrays of the tools that are independent of requests; N tools, K toolkits."""
 
     def __init__(
         self, names: Sequence[str], kit_of: Sequence[int], text: WordIndex, parts: Sequence[WordIndex]
@@ -604,7 +605,7 @@ class _Arrays:
         self.kit_of = np.array(kit_of, dtype=np.int64)
         self.order = np.argsort(self.kit_of, kind="stable")
         self.starts = np.searchsorted(self.kit_of[self.order], np.arange(max(kit_of, default=-1) + 1))
-        # Words of tools that left do not count for their toolkits.
+        # Words of removed tools do not count for their toolkits.
         self.kit_lengths = self.summed((text.lengths * self.alive)[np.newaxis])[0]
         self.kit_sizes = np.log(np.maximum(self.summed(self.alive[np.newaxis])[0], 1)) / 3
         self.totals: list[Floats] = [np.maximum(part.totals(text), np.float32(1e-6)) for part in parts]
@@ -639,7 +640,7 @@ def _word_signals(request: SearchRequest, matches: _Matches, near: Floats, array
 
 
 def _meaning_signals(request: SearchRequest, likeness: Floats, arrays: _Arrays) -> list[Floats]:
-    """Return three signals of (P, N) likeness in meaning: of the whole, its best sentence, and the toolkit."""
+    """Return three signals of (P, N) similarities in meaning: of the whole, its best sentence, and the toolkit."""
     return [
         2 * likeness[0],
         2 * likeness[request.sentences].max(axis=0),
@@ -680,7 +681,7 @@ def _word_pairs(*texts: Sequence[str]) -> list[str]:
 
 
 def _query(piece: Sequence[str], words: Sequence[str]) -> Floats:
-    """Return (W,) weights of words in a query: the root of how often each is said."""
+    """Return (W,) weights of words in a query: the square root of their counts."""
     counts = Counter(piece)
     return np.sqrt(np.array([counts[word] for word in words], dtype=np.float32))
 

@@ -1,13 +1,13 @@
 """The heuristic search of the paper (NaviAgent, arXiv 2506.19500, section 4): annealing with a population of chains.
 
-A candidate is a set of genes, one number per input: the option that it takes. Decoding starts at the target and meets
-inputs as steps join. A gene that cannot be taken (a circle, too deep) falls to the next option that can, at last to the
-user. Children mix the genes of two parents and change with probability mutation·T. A child takes its parent's place if
-it is fitter, or with probability e^(Δ/(T·spread)). T falls by the cooling factor each generation. The best candidate
-of all generations is the answer [R].
+A candidate is a set of genes, one number per input: the option that it takes. Decoding starts at the target and reaches
+inputs as steps are added. A gene that cannot be used (a circle, too deep) is replaced by the next usable option,
+finally by the user. Children mix the genes of two parents and change with probability mutation·T. A child replaces its
+parent if it is fitter, or with probability e^(Δ/(T·spread)). T falls by the cooling factor each generation. The best
+candidate of all generations is the answer [R].
 
-By default the search is `plan.alphabeta`, which is exact by another measure: the reliability of a chain. Of recorded
-calls so many have all their producers in the best chain:
+By default the search is `plan.alphabeta`, which is exact by another measure: the reliability of a chain. Share of
+recorded calls whose producers are all in the best chain:
 
 | | the paper (`strategy="annealing"`) | the default (`"alpha_beta"`) |
 |---|---|---|
@@ -33,26 +33,26 @@ from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSea
 from langgraph_toolmem.text.meaning import Port
 
 Genes = dict[PortKey, int]
-"""Input -> the place of its choice among its options."""
+"""Input -> the position of its choice among its options."""
 WEIGHT_OF_A_PART: Final = 0.2
 """Weight of each of the five parts of the fitness [O]."""
 PENALTY: Final = 2.0
-"""Cost of a question for a value that only a system knows: more than all parts can make good."""
+"""Cost of a question for a value that only a system knows: more than all parts can compensate."""
 WIDEST: Final = 8
 """Steps before the target at which a chain counts as fully complex [O]."""
 ANSWERED: Final[Mapping[Source, float]] = {"user": 1.0, "either": 0.5, "produced": 0.0}
-"""Part of a question that the user can be expected to answer, by whose value it asks for."""
+"""Expected share of answers to a question, by the source of its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """Numbers of the search; the paper gives none of them [R].
+    """Parameters of the search, which the paper does not give [R].
 
     Attributes:
         start, factor, coldest: T of the first generation, its factor from one to the next, and T at the end.
         population: candidates.
         mutation: share of the genes that change at T = 1.
-        spread: difference of fitness that counts as one at T = 1.
+        spread: difference of fitness that counts as 1 at T = 1.
     """
 
     start: float = 1.0
@@ -65,7 +65,7 @@ class Cooling:
 
 @dataclass(frozen=True, slots=True)
 class GeneCandidate:
-    """One set of genes, as they were taken, with the chain that they decode to."""
+    """One set of used genes, with the chain that they decode to."""
 
     genes: Genes
     draft: Assignment
@@ -102,14 +102,14 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = ne
             if _replaces(child, parent, temperature * cooling.spread, random):
                 candidates[index] = child
                 best = _fitter(best, child)
-        # A child replaces its parent within the generation: later partners may be of it already.
+        # A child replaces its parent within the generation: later partners may be new already.
         temperature *= cooling.factor
-    # The genes that a candidate took decode to its own draft: nothing is drawn where nothing changes.
+    # A candidate's used genes decode to its own draft: without a change, no new candidate is decoded.
     return Solution(best.draft, best.fitness, cut_short, nodes)
 
 
 def _replaces(child: GeneCandidate, parent: GeneCandidate, scale: float, random: Random) -> bool:
-    """Return True if a child takes its parent's place: if it is as fit, or with probability e^(Δ/scale)."""
+    """Return True if a child replaces its parent: if it is at least as fit, or with probability e^(Δ/scale)."""
     gain = child.fitness - parent.fitness
     return gain >= 0 or random.random() < math.exp(gain / scale)
 
@@ -125,12 +125,12 @@ def _born(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.
     taken: Genes = {}
     steps = {problem.target}
     waiting: list[Port] = list(problem.needs(problem.target))
-    for port in waiting:  # grows while steps join
+    for port in waiting:  # grows while steps are added
         options = problem.options(port)
         start = genes.get(port.key, 0)
         if len(options) > 1 and random.random() < changed:
             start = random.randrange(len(options))
-        # A gene that cannot be taken falls to the next option that can; after the last comes the first.
+        # A gene that cannot be used is replaced by the next usable option; after the last comes the first.
         for place in range(start, start + len(options)):
             index = place % len(options)
             choice = options[index]
@@ -147,7 +147,7 @@ def _born(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.
 
 
 def _mixed(one: Genes, other: Genes, random: Random) -> Genes:
-    """Return the genes of one candidate, and about half of those in which the other differs."""
+    """Return the genes of one candidate, with about half of the differing genes of the other."""
     mixed = dict(one)
     for key, gene in other.items():
         if one.get(key) != gene and random.random() < 0.5:
@@ -159,11 +159,11 @@ def fitness(draft: Assignment, problem: PlanSearch) -> float:
     """Return compactness + share of parameter nodes − depth + mean weight − path complexity, weighted [R].
 
     Our reading, each part from 0 to 1 and of weight 0.2: compactness is the mean of 1/depth over the steps before the
-    target (1 if there are none); the share is that of the inputs that somebody can give (the user's count 1, those that
-    the user or a system may know 0.5, those of a system 0); depth is the longest way to the target by the most allowed;
-    the mean weight is that over the inputs that are not the user's (1 for a known value, 0 for one that is asked for
-    nevertheless); complexity is the number of steps before the target by 8, at most 1. Inputs that share a question
-    count once. Asking for what only a system knows costs 2.0, more than all parts can make good.
+    target (1 without steps); the share is the share of answerable inputs (the user's count 1, those that the user or a
+    system may know 0.5, those of a system 0); depth is the longest path to the target divided by the limit; the mean
+    weight is taken over the inputs that are not the user's (1 for a known value, 0 for one that is asked anyway);
+    complexity is the number of steps before the target divided by 8, at most 1. Inputs that share a question count
+    once. Asking for a system value costs 2.0, more than all parts can compensate.
     """
     depth = problem.settings.depth
     levels = step_depths(draft, problem.target, depth) or {problem.target: 0}
@@ -175,7 +175,7 @@ def fitness(draft: Assignment, problem: PlanSearch) -> float:
     wrong = 0
     for choice in asked:
         share_given += ANSWERED[choice.sort]
-        # The mean weight is over the inputs that are not the user's own: a question for one of those weighs 0.
+        # The mean weight is over the inputs that are not the user's own: a question for one of these weighs 0.
         if choice.sort != "user":
             weights.append(0.0)
         if choice.sort == "produced":
@@ -193,10 +193,10 @@ def fitness(draft: Assignment, problem: PlanSearch) -> float:
 
 
 def _asked(draft: Assignment) -> list[Choice]:
-    """Return one choice of each question to the user: of the inputs that share it, the hardest to answer for."""
+    """Return one choice of each question to the user: of the inputs that share it, the hardest to answer."""
     of_the_user = [choice for choice in draft.values() if choice.kind == "user"]
     asked: dict[tuple[object, ...], Choice] = {}
-    # The later one stays: an input that is harder to answer for has a lower value.
+    # The later one is kept: an input that is harder to answer has a lower value.
     for choice in sorted(of_the_user, key=attrgetter("value"), reverse=True):
         asked[choice.question] = choice
     return list(asked.values())

@@ -3,12 +3,12 @@
     (1) prune score = λ·σ(failures / calls) + (1 − λ)·σ(1 / calls)                 [P], λ = 0.5 [O]
     (2) w_t         = η·w_{t−1} + (1 − η)·(recent successes / recent uses)         [P]
 
-λ is not known from the paper; η = 0.9 and the 7 days of "recent" are the defaults of `Navigator.propagate` [O]. The new
+The paper does not give λ; η = 0.9 and the 7 days of "recent" are the defaults of `Navigator.propagate` [O]. The new
 weights are the soft labels of the next training.
 
-By default the graph does neither: a tool leaves no plan unless `Navigator.prune` is asked, and a link weighs N(i→j) /
-N(j) over all time, where the calls of the last week count twice against a tool that fails (`History.works`). No figure
-exists of either rule, with or without it: none of the recorded sets has a tool that ages.
+By default the graph does neither: tools stay in plans unless `Navigator.prune` is called, and a link weighs N(i→j) /
+N(j) over all time, where the calls of the last week count twice against a failing tool (`History.works`). Neither rule
+was measured, because the recorded sets have no ageing tools.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PruneCandidate:
-    """A tool that may leave.
+    """A tool that may be pruned.
 
     Attributes:
         tool: its name.
@@ -58,7 +58,7 @@ class WeightChange:
 
     @property
     def size(self) -> float:
-        """Return by how much the weight changes, in either direction."""
+        """Return the absolute change of the weight."""
         return abs(self.after - self.before)
 
 
@@ -75,7 +75,7 @@ def prune_candidates(tools: Iterable[str], history: History) -> list[PruneCandid
     for tool in tools:
         ok, failed = history.good(tool), history.failures.get(tool, 0.0)
         calls = ok + failed
-        # Tools that were never called stay [O]: nothing speaks against them.
+        # Tools that were never called are kept [O]: there is no evidence against them.
         if calls:
             candidates.append(PruneCandidate(tool, prune_score(ok, failed), calls, failed / calls))
     return sorted(candidates, key=_worst_first)
@@ -94,10 +94,10 @@ def weight_changes(history: History, recent: Mapping[str, RecentUse], eta: float
         eta: share of the old weight, 0 to 1.
     """
     changes = []
-    # Links with a weight too: one that is not used any more has no recent success, and fades.
+    # Links with a weight too: an unused one has no recent success, and fades.
     for source, target in dict.fromkeys((*history.transitions, *history.weights)):
         use = recent.get(target)
-        # A link whose target was not used lately keeps its weight [O]: no use is no failure.
+        # A link whose target was not used lately keeps its weight [O]: disuse is not failure.
         if source == START or use is None or not use.calls:
             continue
         before = history.weight(source, target)

@@ -1,13 +1,13 @@
 """A table of scores of links (NaviAgent, arXiv 2506.19500, section 3): training writes it, plans read it without torch.
 
-A score says how likely an output of one tool feeds an input of another. The table is JSON, ``links.json`` in the
-memory's folder. It is used if it ranks held-out links better than structure does. Tools that changed since have no
-scores, and neither have links that the table does not hold.
+A score is the probability that an output of one tool feeds an input of another. The table is JSON, ``links.json`` in
+the memory's folder. It is used if it ranks held-out links better than structure does. Tools that changed since and
+links outside the table have no scores.
 
-By default there is no table, and structure and counts weigh alone (`navigator.dependencies.links`). Figures
+By default there is no table, and only structure and counts decide (`navigator.dependencies.links`). Figures
 (docs/figures.md, "Learned links"): AUC of unseen links 0.611 and 0.661 by the published model, 0.685 and 0.656 by the
 best untrained score; plans 40.1 -> 41.5 % and 40.8 -> 41.8 % with the table. A table that orders links better does not
-make better plans as a rule: a regression on features of the pair (AUC 0.883 and 0.798) cost .9 and 2.6 points.
+always make better plans: a regression on features of the pair (AUC 0.883 and 0.798) cost .9 and 2.6 points.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class LinkTable:
     """Scores of links.
 
     Args:
-        table: "rows" (producer, its output, consumer, its input, score), "digests" (tool -> `digest_of`), and how
-            good it is: "learned" and "structural", 0 to 1.
-        specs: the tools there are.
+        table: "rows" (producer, its output, consumer, its input, score), "digests" (tool -> `digest_of`), and its
+            quality: "learned" and "structural", 0 to 1.
+        specs: the known tools.
 
     Raises:
         StorageError: the table cannot be read.
@@ -52,7 +52,7 @@ class LinkTable:
             for producer, output, consumer, taken, score in table["rows"]:
                 link = (str(producer), str(output), str(consumer), str(taken))
                 probability = float(score)
-                # A tool that changed may give or take other things under its old name.
+                # A changed tool may have other inputs and outputs under its old name.
                 if link[0] in unchanged and link[2] in unchanged:
                     scores[link] = probability
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -61,7 +61,7 @@ class LinkTable:
 
 
 def _unchanged(digests: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> set[str]:
-    """Return the tools that are as they were at training."""
+    """Return the tools that are unchanged since training."""
     unchanged = set()
     for tool, digest in digests.items():
         if tool in specs and digest_of(specs[tool]) == digest:
@@ -81,7 +81,7 @@ class _TableReading:
 class TrainedLinks:
     """The table of a memory, read again when its file or the tools change.
 
-    Another process may train: so the file is looked at for each plan, and read only if it is another one.
+    Another process may train: so the file is checked for each plan, and read only if it changed.
     """
 
     def __init__(self, core: Core) -> None:
@@ -102,7 +102,7 @@ class TrainedLinks:
         return reading.table
 
     def scores(self) -> LinkScores | None:
-        """Return the scores of the table, if there is one that is better than structure alone."""
+        """Return the scores of the table, if they are better than structure alone."""
         used = self._used()
         if used is None:
             return None
@@ -121,7 +121,7 @@ class TrainedLinks:
             raise StorageError(f"{path} cannot be written: {error}. Check space and permissions.") from error
 
     def report(self) -> Section | None:
-        """Return how good the table is; None if none is used."""
+        """Return the quality of the table; None if it is not used."""
         used = self._used()
         if used is None:
             return None
@@ -139,7 +139,7 @@ class TrainedLinks:
         return self._core.home / LINK_TABLE
 
     def _stamp(self) -> object:
-        """Return what changes when another table is kept; None if there is none."""
+        """Return values that change when another table is kept; None without a table."""
         path = self._path
         if path is None:
             return self._in_ram
@@ -159,12 +159,12 @@ class TrainedLinks:
                 data = path.read_bytes()
             return LinkTable(json.loads(data), specs)
         except (OSError, ValueError, RecursionError, StorageError) as error:
-            # A plan without the table is what the default gives: a damaged one must not end it.
+            # A plan works without the table: a damaged one must not fail it.
             log_failure(logger, logging.WARNING, "learned links are not used", error=error)
             return None
 
 
 def digest_of(spec: ToolSpec) -> str:
-    """Return a digest of a tool's name, description and schemas: a tool that changed has another one."""
+    """Return a digest of a tool's name, description and schemas: a changed tool has another one."""
     said = repr((spec.name, spec.description, spec.parameters, spec.returns, spec.toolkit, spec.category))
     return blake2b(said.encode(errors="replace"), digest_size=8).hexdigest()

@@ -7,10 +7,10 @@ For each relation r and head k, u the node that listens and v one of those it he
     (3) p(u,v) = σ(wᵀ [z_u ‖ z_v] + b)                                                                             [R]
 
 It differs from the heterogeneous graph transformer (Hu et al., WWW 2020) in the weight and the bias, in the softmax
-within a relation, and in projections of each relation's own. Within a relation b is the same for all of a softmax and
-has no effect; it is there because it was published.
+within a relation, and in projections of its own for each relation. Within a relation b is the same for all of a softmax
+and has no effect; it is kept because it was published.
 
-An encoder for each type of nodes: linear, GELU, layer norm [R]. Each layer is added to what went in and normed [O]. The
+An encoder for each type of nodes: linear, GELU, layer norm [R]. Each layer is added to its input and normed [O]. The
 head (3) is separable: a_u + c_v ranks producers alike for all consumers.
 
 By default no model is made: structure and counts weigh a link (`navigator.dependencies.links`). `train` has the figures
@@ -40,9 +40,11 @@ BACK: Final[Mapping[Relation, Relation]] = {
     BEFORE: (API, "after", API),
     FLOWS: (PARAMETER, "flows from", PARAMETER),
 }
-"""Relation -> the same read from its end [O]: a node is a source of its neighbours in both directions."""
+"""Relation -> its inverse [O]: a node is a source of its neighbours in both directions."""
 RELATIONS: Final = (TAKES, BACK[TAKES], GIVES, BACK[GIVES], BEFORE, BACK[BEFORE], FLOWS, BACK[FLOWS])
-"""Structure and behaviour [P], each both ways [O]. Their order is that of the weights: another one is another model."""
+"""Structure and behaviour [P], each both ways [O]. Their order is that of the weights: another order is another
+model.
+"""
 
 
 class RelationalAttention(nn.Module):
@@ -102,7 +104,7 @@ def segment_softmax(logits: Tensor, segments: Tensor, count: int) -> Tensor:
     """Softmax of (E, H) over the rows of each segment; (E,) `segments` says which of `count` a row is of."""
     where = segments.unsqueeze(-1).expand_as(logits)
     most = logits.new_full((count, logits.shape[1]), -torch.inf)
-    # The highest is taken off so that no power overflows; it changes nothing and needs no slope.
+    # The maximum is subtracted so that powers do not overflow; the result is the same, and it needs no gradient.
     most = most.scatter_reduce(0, where, logits.detach(), "amax", include_self=True)
     powers = (logits - most.index_select(0, segments)).exp()
     total = powers.new_zeros(count, logits.shape[1]).index_add(0, segments, powers)

@@ -4,10 +4,10 @@
     (2) L_CE     = cross-entropy with the weight w(u,v) as a soft label                                            [P]
     (3) L_margin = mean of max(0, m − s(u,v) + s(u′,v)), u′ in place of a link's source, m = m₀ (1 + σ(w))  [P; R for m]
 
-In each epoch some links are asked about; these, and their way back, are no edges then. The links that the result is
-measured on are no edges in any epoch; the table is made with all links as edges. Everything is drawn from the seed.
+In each epoch some links are predicted; these, and their inverses, are not edges in that epoch. The links for the
+measurement are never edges in training; the table is made with all links as edges. All draws come from the seed.
 
-By default nothing is trained. Figures (docs/figures.md, "Learned links"), NESTFUL and BFCL:
+By default no model is trained. Figures (docs/figures.md, "Learned links"), NESTFUL and BFCL:
 
 | | the paper's model (`train_links`) | the default, no table |
 |---|---|---|
@@ -15,8 +15,8 @@ By default nothing is trained. Figures (docs/figures.md, "Learned links"), NESTF
 | plans with all producers of the last call | 41.5, 41.8 % | 40.1, 40.8 % |
 
 Left out, because AUC stayed within its interval: early stopping, dropout, a second head for parameters, a factor for
-names that look alike, and proposals of links that neither structure nor runs show. The paper reports accuracy 76.4 and
-AUC 0.75 on ToolBench, 78.4 and 0.71 on API-Bank.
+similar names, and proposals of links without evidence in structure or runs. The paper reports accuracy 76.4 and AUC
+0.75 on ToolBench, 78.4 and 0.71 on API-Bank.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
 
 LEAST_LINKS: Final = 40
-"""Different links from which something is learned."""
+"""Least number of different links for training."""
 ASKED: Final = 0.4
-"""Share of the links that is asked about in an epoch, and is no edge in it: the others are left to predict it from."""
+"""Share of the links that is predicted in an epoch, and removed from the edges; the others are the input."""
 RIVALS: Final = 128
 """Other producers that a held-out link's own is ranked among."""
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]
@@ -73,7 +73,7 @@ Links = dict[NodePair, float]
 
 @dataclass(frozen=True)
 class Training:
-    """Settings of training; width, heads and layers are the paper's, nothing else is known from it.
+    """Settings of training; width, heads and layers are the paper's, which does not give the others.
 
     Attributes:
         width, heads, layers: of the attention.
@@ -81,9 +81,9 @@ class Training:
         rate: of AdamW.
         negatives: sources that replace a link's own, for each.
         start, gamma, margin: μ₀, γ and m₀ of the losses.
-        held_out: share of the links that the result is measured on.
-        seed: of everything that is drawn.
-        device: "auto" (CUDA if there is any), "cpu", "cuda" …
+        held_out: share of the links for the measurement.
+        seed: of all draws.
+        device: "auto" (CUDA if available), "cpu", "cuda" …
     """
 
     width: int = 256
@@ -101,18 +101,18 @@ class Training:
 
 
 def train_links(memory: ToolMemory, training: Training | None = None) -> dict[str, float]:
-    """Train on what a memory has seen, and keep the table of scores in its folder.
+    """Train on a memory's runs, and keep the table of scores in its folder.
 
     Args:
         memory: with a navigator.
-        training: how.
+        training: the settings.
 
     Returns:
         "links", and the shares of other producers that rank below the right one of a held-out link: "learned" by the
-        model, "structural" by structure alone. The table is used if the first is more.
+        model, "structural" by structure alone. The table is used if the first is larger.
 
     Raises:
-        ConfigurationError: the memory has not seen enough links, or there is no such device.
+        ConfigurationError: the memory has too few links, or the device is missing.
         StorageError: the embedder failed, or the table cannot be kept.
     """
     navigator = memory.navigator
@@ -126,12 +126,12 @@ def train_links(memory: ToolMemory, training: Training | None = None) -> dict[st
 
 
 def device_of(wanted: str) -> torch.device:
-    """Return a device. Raises ConfigurationError if there is none such here."""
+    """Return a device. Raises ConfigurationError if it is missing."""
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(wanted)
-        # A device that is not there is noticed by its first use.
+        # A missing device fails at its first use.
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigurationError(f"device {wanted!r} cannot be used: {str(error).splitlines()[0]}") from error
@@ -164,8 +164,8 @@ class GraphTensors(NamedTuple):
 
     Attributes:
         features: type of nodes -> (N, F): embedding ‖ log(1 + good uses) ‖ log(1 + failures) ‖ share of good ones ‖
-            log(1 + in-degree) ‖ log(1 + out-degree) [R]; of parameters no uses are known. Degrees are structural, so
-            that they tell nothing of links that are to be predicted.
+            log(1 + in-degree) ‖ log(1 + out-degree) [R]; parameters have no uses. Degrees are structural, so that they
+            do not reveal the links to predict.
         edges, weights: relation -> (2, E) and (E,).
     """
 
@@ -174,11 +174,11 @@ class GraphTensors(NamedTuple):
     weights: dict[Relation, Tensor]
 
     def without(self, links: Tensor) -> GraphTensors:
-        """Return the same without some links between tools, (2, L), forward and backward."""
+        """Return the graph without some links between tools, (2, L), forward and backward."""
         edges, weights = dict(self.edges), dict(self.weights)
         total = len(self.features[API])
         for relation, pairs in ((BEFORE, links), (BACK[BEFORE], links.flip(0))):
-            # One number for each pair of tools, so that one look-up finds them all.
+            # One number for each pair of tools, so that one look-up finds all of them.
             keys = edges[relation][0] * total + edges[relation][1]
             kept = ~torch.isin(keys, pairs[0] * total + pairs[1])
             edges[relation], weights[relation] = edges[relation][:, kept], weights[relation][kept]
@@ -186,19 +186,19 @@ class GraphTensors(NamedTuple):
 
 
 def links_of(history: History, graph: ToolDependencyGraph) -> dict[tuple[str, str], float]:
-    """Return the links that runs have shown between tools, one well after another or fed by it, with their w."""
+    """Return the observed links between tools (a successful call after another, or fed by it), with their w."""
     weights: dict[tuple[str, str], float] = {}
     for (source, target), count in history.transitions.items():
         if count > 0:
             weights[source, target] = history.weight(source, target)
-    # A producer may stand many steps before its consumer: transitions do not show such a link, flows do.
+    # A producer may be many steps before its consumer: transitions do not show such a link, but flows do.
     for flow, count in history.flows.items():
         if count > 0:
             link = flow.source, flow.target
             weights[link] = max(weights.get(link, 0.0), _share(count, flow.target, history))
     known: dict[tuple[str, str], float] = {}
     for source, target in sorted(weights):
-        # The record may know tools that are gone, and START.
+        # The record may contain removed tools, and START.
         if source != target and source in graph and target in graph:
             known[source, target] = weights[source, target]
     return known
@@ -215,7 +215,7 @@ def tensors_of(
     device: torch.device,
     hidden: frozenset[tuple[str, str]] = frozenset(),
 ) -> GraphTensors:
-    """Return a dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
+    """Return a dependency graph with the observed links; `hidden` links, and flows along them, are left out."""
     numbers = _NodeNumbers.of(graph)
     links = {
         TAKES: _inputs(graph, numbers),
@@ -295,10 +295,10 @@ def _successors(
 def _flows(
     graph: ToolDependencyGraph, history: History, numbers: _NodeNumbers, hidden: frozenset[tuple[str, str]]
 ) -> Links:
-    """Return the links between parameters along which values went, with their share of the consumer's uses."""
+    """Return the links between parameters along which values flowed, with their share of the consumer's uses."""
     links: Links = {}
     for flow, count in history.flows.items():
-        # A flow between tools gives away that there is a link between them.
+        # A flow between tools reveals a link between them.
         if flow.source not in graph or flow.target not in graph or (flow.source, flow.target) in hidden:
             continue
         share = _share(count, flow.target, history)
@@ -313,7 +313,7 @@ def _flows(
 
 
 def _input_of(graph: ToolDependencyGraph, flow: Flow) -> Port | None:
-    """Return the input that a flow ends in: of nested ones, which have one parameter, the first."""
+    """Return the target input of a flow: of nested ones, which have one parameter, the first."""
     for port in graph.apis[flow.target].inputs:
         if port.parameter == flow.parameter:
             return port
@@ -363,15 +363,15 @@ class Trainer:
 
     Args:
         graph: the tools.
-        history: what runs have shown.
+        history: counts of past runs.
         embed: makes vectors of texts.
-        training: how.
+        training: the settings.
 
     Attributes:
         losses: of each epoch.
 
     Raises:
-        ConfigurationError: there are not enough links, or there is no such device.
+        ConfigurationError: there are too few links, or the device is missing.
     """
 
     def __init__(self, graph: ToolDependencyGraph, history: History, embed: Embed, training: Training) -> None:
@@ -408,14 +408,14 @@ class Trainer:
         for node in self.graph.apis.values():
             wording.learn(node.spec)
         texts = [embedded_text(self.graph.apis[name].spec, wording) for name in self.names]
-        # One call: a remote embedder is asked once.
+        # One call, for remote embedders.
         vectors = np.array(embed([*texts, *sorted(_parameter_names(self.graph))]), dtype=np.float32)
         return {API: vectors[: len(texts)], PARAMETER: vectors[len(texts) :]}
 
     def _new_model(self) -> LinkModel:
         widths = {kind: features.shape[1] for kind, features in self.tensors.features.items()}
         training = self.training
-        # The host's own draws go on as if nothing had been drawn here.
+        # The host's own random numbers are not affected.
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
             model = LinkModel(widths, training.width, training.heads, training.layers)
@@ -444,7 +444,7 @@ class Trainer:
         labels = torch.tensor([self.links[link] for link in draw.links], device=self.device)
         none = torch.zeros_like(left[true])
         entropy = binary_cross_entropy_with_logits(right, labels) + binary_cross_entropy_with_logits(left[true], none)
-        # A source that was drawn and is a link too must not be moved away: so low a logit costs no margin.
+        # A drawn source that is a link too must not be separated: such a low logit costs no margin.
         margin = adaptive_margin(right, left.masked_fill(~true, -1e4), labels, training.margin)
         first = share_of_first(epoch, training.start, training.gamma)
         loss = first * entropy + (1 - first) * margin
@@ -481,9 +481,9 @@ class Trainer:
         return scores
 
     def measured(self) -> dict[str, float]:
-        """Return how links rank that training did not see: by the model, and by structure alone."""
+        """Return the ranks of unseen links: by the model, and by structure alone."""
         places = _numbered(self.names)
-        # What a memory has without training: how well output and input fit, without the counts of runs.
+        # The score without training: the fit of output and input, without the counts of runs.
         structural = np.zeros((len(self.names), len(self.names)))
         for consumer in {link.target for link in self.test}:
             for port in self.graph.apis[self.names[consumer]].inputs:
@@ -497,7 +497,7 @@ class Trainer:
         rng = np.random.default_rng(self.training.seed)
         shares: list[float] = []
         for link in self.test:
-            # Of many tools a sample is enough, and other links of the consumer are no rivals.
+            # With many tools a sample is enough, and other links of the consumer are not rivals.
             drawn = rng.permutation(len(self.names))[:RIVALS]
             others = [int(source) for source in drawn if self._is_no_link(int(source), link.target)]
             if not others:
@@ -508,8 +508,8 @@ class Trainer:
         return float(np.mean(shares))
 
     def rows(self) -> list[tuple[str, str, str, str, float]]:
-        """Return rows of the links that structure and runs show, with p(a→b) [O]."""
-        # All links are edges here: nothing is measured any more.
+        """Return rows of the links by structure and runs, with p(a→b) [O]."""
+        # All links are edges here, because the measurement is done.
         logits = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
         numbers = {name: number for number, name in enumerate(self.names)}
         rows: list[tuple[str, str, str, str, float]] = []
@@ -527,9 +527,9 @@ class _Draw:
     """The links of an epoch.
 
     Attributes:
-        links: that are asked about.
+        links: to predict.
         sources: (links, negatives): nodes that replace the source of each.
-        is_wrong: the same shape: False where the drawn pair is a link too, or a tool with itself.
+        is_wrong: the same shape: False if the drawn pair is a link too, or a tool with itself.
     """
 
     links: list[NodePair]

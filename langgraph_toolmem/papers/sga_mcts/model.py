@@ -1,7 +1,7 @@
 """A policy that asks a chat model: Plan, Act and Reflect, each one structured answer.
 
-Arguments are JSON texts: strict schemas of some providers allow no free objects. Calls of unknown tools, or with
-arguments that a tool's schema rejects, are dropped before anything is executed.
+Arguments are JSON texts, because strict schemas of some providers forbid free objects. Calls of unknown tools, or with
+arguments that a tool's schema rejects, are dropped before the execution.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_STEP: Final = 1_200
 MAX_HISTORY: Final = 12_000
 """Characters of all calls so far."""
 MAX_ACTIONS: Final = 5
-"""Calls taken of one answer."""
+"""Limit of calls of one answer."""
 
 _PLANNER: Final = f"""\
 You plan how a request is carried out by calling tools, one step after the other. Look at what was done so far. Break \
@@ -114,7 +114,7 @@ class ModelPolicy:
         return Goal(" ".join(answer.focus.split()), number, number + max(1, len(answer.steps)), tools)
 
     def propose(self, state: State) -> Sequence[ActionProposal]:
-        """See `Policy`. One question; an unreadable answer proposes nothing."""
+        """See `Policy`. One question; an unreadable answer gives no proposals."""
         answer = self._ask(self._actor, _ACTOR, self._parts(state, state.goal.tools or tuple(self._specs)))
         if answer is None:
             return []
@@ -131,7 +131,7 @@ class ModelPolicy:
         answer = self._ask(self._reflector, _REFLECTOR, parts)
         if answer is None:
             return []
-        # The call that failed is not on the path, so `_calls` lets it through.
+        # The failed call is not on the path, so `_calls` accepts it.
         alternatives = self._calls(answer.alternatives, state)
         return [proposal for proposal in alternatives if proposal.call != failed.call]
 

@@ -2,7 +2,7 @@
 
 Nodes are states, edges are actions: a call, a new plan, or the end. In each iteration a path is walked from the first
 state, along the edges with the highest U(s, a), until an action that was not tried before fails, ends the task, or
-leads to a new state; from there the path goes on with what the policy proposes. Its reward R is added to all nodes and
+leads to a new state; from there the path continues with the policy's proposals. Its reward R is added to all nodes and
 edges of the path.
 
     (1) U(s, a) = Q(s, a) + c · √(ln N(s) / N(s, a)), untried actions first; c = 1.41                              [P]
@@ -12,7 +12,7 @@ edges of the path.
 `papers.sga_mcts` has the figures of (1) and (2).
 
 Nodes are shared: two paths with the same sub-goal, the same changing calls and the same answers of reading calls lead
-to one node. So a reading call that tells nothing new leads back to its own node, and is not taken again.
+to one node. So a reading call without new information leads back to its own node, and is not taken again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Goal:
     """A sub-goal.
 
     Attributes:
-        text: the next result, in words that name no tool.
-        number: its place in the plan, from 0.
+        text: the next result, in words without names of tools.
+        number: its position in the plan, from 0.
         of: the number of sub-goals in the plan.
-        tools: names of the tools for it, the most relevant first. Empty: any tool.
+        tools: names of the tools for it, the most relevant first; empty for any tool.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A state of the search: s = ⟨history, what is known, sub-goal⟩.
+    """A state of the search: s = ⟨history, known values, sub-goal⟩.
 
     Attributes:
         task: the task.
@@ -86,9 +86,9 @@ class ActionProposal:
     Attributes:
         action: ``call``: call a tool; ``plan``: the sub-goal is completed, plan the next one; ``finish``: the task is
             done.
-        weight: how promising it is, above 0, compared with the other proposals of the state.
+        weight: its promise, above 0, relative to the other proposals of the state.
         call: the call, of a ``call``.
-        answer: the last word to the user, of a ``finish``.
+        answer: the last message to the user, of a ``finish``.
     """
 
     action: Literal["call", "plan", "finish"]
@@ -98,25 +98,25 @@ class ActionProposal:
 
 
 class Policy(Protocol):
-    """The guide of a search. It may be asked again about the same state."""
+    """The guide of a search. It may be called again for the same state."""
 
     def plan(self, state: State) -> Goal:
         """Return the sub-goal to work on in this state."""
         ...
 
     def propose(self, state: State) -> Sequence[ActionProposal]:
-        """Return possible next actions, the most promising first. Empty: the state is hopeless."""
+        """Return possible next actions, the most promising first; empty for a hopeless state."""
         ...
 
     def reflect(self, state: State, failed: Transition) -> Sequence[ActionProposal]:
-        """Return what to do instead of a call that failed in this state, the best first."""
+        """Return the alternatives to a call that failed in this state, the best first."""
         ...
 
 
 Selection = Literal["prior", "ucb"]
 """``ucb``: (1), UCB1 as published. ``prior``: (2), with the policy's weights as P."""
 MAX_PLANS: Final = 3
-"""Plans in a row, without a call between them."""
+"""Limit of plans in a row, without a call between them."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,12 @@ class SearchSettings:
     """Settings of the search of one task.
 
     Attributes:
-        iterations: paths to walk, at most.
-        depth: calls on a path, at most.
+        iterations: most paths to walk.
+        depth: most calls on a path.
         exploration: c in U(s, a).
         length_weight: λ of the reward.
-        patience: iterations without a shorter path, after which the search of a solved task ends. None: all iterations
-            are made.
+        patience: iterations without a shorter path, after which the search of a solved task ends. If None, all
+            iterations are made.
         selection: the formula of U(s, a), see `Selection`.
 
     Raises:
@@ -174,7 +174,7 @@ class SearchSettings:
 
 @dataclass(eq=False)
 class Edge:
-    """An action of a node with N(s, a), the sum of its rewards, and the node it leads to."""
+    """An action of a node with N(s, a), the sum of its rewards, and its target node."""
 
     proposal: ActionProposal
     prior: float
@@ -194,13 +194,13 @@ class Edge:
 
     @property
     def over(self) -> bool:
-        """Return True if nothing new lies behind this action."""
+        """Return True if everything after this action was tried."""
         return self.closed or (self.child is not None and self.child.closed)
 
 
 @dataclass(eq=False)
 class Node:
-    """A state with its statistics. `edges` is None until the policy was asked."""
+    """A state with its statistics. `edges` is None until the policy was called."""
 
     state: State
     plans: int = 0
@@ -210,7 +210,7 @@ class Node:
     closed: bool = False
 
     def close_if_over(self) -> None:
-        """Close the node if nothing new lies behind any of its actions."""
+        """Close the node if everything after its actions was tried."""
         if self.edges is not None and all(edge.over for edge in self.edges):
             self.closed = True
 
@@ -220,11 +220,11 @@ class SearchOutcome:
     """The result of the search of one task.
 
     Attributes:
-        path: the calls of the best successful path; empty if there is none, or none was needed.
-        answer: its last word, "" if none was needed.
+        path: the calls of the best successful path; empty without one, or if none was needed.
+        answer: its last message, or "".
         reward: its R; 0 if the task was not solved.
-        iterations: paths walked.
-        nodes: states found.
+        iterations: number of walked paths.
+        nodes: number of found states.
     """
 
     path: Path = ()
@@ -246,7 +246,7 @@ class Search:
         policy: the guide.
         reads: names of the tools that only read.
         check: ``check(state, answer)``: True if the task is done.
-        stepwise: if True, `check` is called after each call, with answer ""; else only when the policy finishes.
+        stepwise: If True, `check` is called after each call, with answer ""; otherwise only when the policy finishes.
         settings: bounds and constants.
         rng: breaks ties.
     """
@@ -302,7 +302,7 @@ class Search:
         return outcome
 
     def _iterate(self, root: Node) -> None:
-        """Walk one path, and add its reward to all that lies on it."""
+        """Walk one path, and add its reward to its nodes and edges."""
         nodes, edges = [root], list[Edge]()
         reward = 0.0
         while True:
@@ -323,12 +323,12 @@ class Search:
         for edge in edges:
             edge.visits += 1
             edge.total += reward
-        # From the end: a node is over when all behind it is.
+        # From the end: a node is closed when everything after it is.
         for node in reversed(nodes):
             node.close_if_over()
 
     def _select(self, path: Sequence[Node]) -> Edge | None:
-        """Return the edge with the highest U that leads on, and not back onto the path; None if there is none."""
+        """Return the edge with the highest U that does not lead back onto the path, or None."""
         node = path[-1]
         if node.closed:
             return None
@@ -341,9 +341,9 @@ class Search:
         return select(edges, node.visits, self.settings, self._rng)
 
     def _take(self, node: Node, edge: Edge) -> float:
-        """Take an action for the first time. Return the reward if it completes the task, else 0."""
+        """Take an action for the first time. Return the reward if it completes the task, otherwise 0."""
         state, proposal = node.state, edge.proposal
-        # A plan costs no call: the world stays as it is.
+        # A plan costs no call, and does not change the world.
         if proposal.action == "plan":
             self._link(node, edge, replace(state, goal=self._policy.plan(state)), node.plans + 1)
             return 0.0
@@ -355,7 +355,7 @@ class Search:
             return self._rewarded(state, proposal.answer)
         transition = self._cursor.make(proposal.call)
         if not transition.observation.ok:
-            # The policy says what to do instead; the best of it is tried next, in the next iteration.
+            # The policy gives alternatives; the best one is tried in the next iteration.
             edge.closed = True
             self._add_pivots(node, self._policy.reflect(state, transition))
             return 0.0
@@ -376,7 +376,7 @@ class Search:
         return reward
 
     def _link(self, node: Node, edge: Edge, state: State, plans: int = 0) -> None:
-        # A call that told nothing new, or the same sub-goal again.
+        # A call without new information, or the same sub-goal again.
         if state.key == node.state.key:
             edge.closed = True
         else:
@@ -390,8 +390,8 @@ class Search:
         return node
 
     def _edges(self, node: Node) -> list[Edge]:
-        """Return the actions of a node; the policy is asked once for them."""
-        # Asking may cost a model call. A plan is no action where the last ones were plans already.
+        """Return the actions of a node; the policy is called once for them."""
+        # The policy may cost a model call. A plan is not an action after several plans in a row.
         if node.edges is None:
             proposals = _distinct(self._policy.propose(node.state), may_plan=node.plans < MAX_PLANS)
             total = sum([proposal.weight for proposal in proposals])
@@ -414,17 +414,17 @@ class Search:
 
 
 def _identity(proposal: ActionProposal) -> object:
-    """Return a key that is equal for proposals of one action."""
+    """Return a key that is equal for equal actions."""
     if proposal.call is not None:
         return proposal.call.key
     return proposal.action, proposal.answer
 
 
 def _distinct(proposals: Sequence[ActionProposal], *, may_plan: bool) -> list[ActionProposal]:
-    """Return the proposals of a weight, one for each action: the first of equal ones, at the place of the last."""
+    """Return the weighted proposals, one for each action: the first of equal ones, at the position of the last."""
     distinct: dict[object, ActionProposal] = {}
     for proposal in reversed(proposals):
-        # Plans without a call between them lead nowhere.
+        # Plans without a call between them are useless.
         if proposal.weight > 0 and (may_plan or proposal.action != "plan"):
             distinct[_identity(proposal)] = proposal
     return list(reversed(distinct.values()))

@@ -1,4 +1,4 @@
-"""The world that is searched: an environment that can be reset and called, and how to return to a state in it."""
+"""The searched world: an environment that can be reset and called, and the return to one of its states."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ToolObservation:
     """The answer to a call.
 
     Attributes:
-        output: JSON values or a text; anything else is converted.
+        output: JSON values or a text; other values are converted.
         ok: False if the call failed or was refused.
     """
 
@@ -84,7 +84,7 @@ class Environment(Protocol):
         ...
 
     def reset(self, task: Task) -> None:
-        """Return the world to where the task begins."""
+        """Reset the world to the beginning of the task."""
         ...
 
     def step(self, call: EnvironmentCall) -> ToolObservation:
@@ -92,7 +92,7 @@ class Environment(Protocol):
         ...
 
     def success(self) -> bool | float | None:
-        """Return True if the task is done in the present state, or a score from 0 to 1; None if that is unknown."""
+        """Return True if the task is done in the present state, or a score from 0 to 1; None if unknown."""
         ...
 
 
@@ -116,11 +116,11 @@ class Cursor:
         self._at: Path | None = None
 
     def go(self, path: Path) -> bool:
-        """Return to the state after these calls: repeat what is missing, from a reset if need be.
+        """Return to the state after these calls: repeat the missing calls, after a reset if necessary.
 
         False: a repeated call had another result, so the environment is not deterministic here.
         """
-        # Calls cannot be taken back, so any other path begins with a reset.
+        # Calls cannot be undone, so any other path begins with a reset.
         if self._at is None or self._at != path[: len(self._at)]:
             self.environment.reset(self.task)
             self._at = ()
@@ -144,19 +144,19 @@ class Cursor:
         if transition.observation.ok:
             self._at = (*self._at, transition)
         else:
-            # Nobody knows what it changed before it failed.
+            # Its changes before the failure are unknown.
             self._at = None
         return transition
 
     def success(self) -> float | None:
-        """Return the environment's score of the present state, from 0 to 1; None if it has none."""
+        """Return the environment's score of the present state, from 0 to 1, or None."""
         return score_of("success()", self.environment.success())
 
     def _step(self, call: EnvironmentCall) -> ToolObservation:
         try:
             observation: Any = self.environment.step(call)
         except ToolMemoryError:
-            raise  # errors of this package say what to do already
+            raise  # errors of this package contain a remedy already
         except Exception as error:
             self._at = None
             raise ToolMemoryError(
@@ -225,7 +225,7 @@ class ToolsEnvironment:
             return ToolObservation(f"Error: there is no tool {call.tool!r}.", ok=False)
         request = {"type": "tool_call", "id": "call", "name": call.tool, "args": dict(call.args)}
         try:
-            # A tool with async code alone raises where it is invoked.
+            # A tool with only async code raises if it is invoked.
             if isinstance(tool, StructuredTool) and tool.func is None:
                 answer = self._result(tool.ainvoke(request))
             else:

@@ -6,8 +6,8 @@ messages is a run as well. Messages may be in any format of `dialects`. The reco
 one module each. A part that cannot be read is counted in `RunLog.left_out`, never dropped in silence.
 
 Lines that share an id are one run, seen at different moments: the memory learns each turn once. Lines without an id get
-one from their content and line number, so that reading the same file again teaches nothing. Many records of other
-programs describe one conversation; a history with which a later one of the thread begins is left out.
+one from their content and line number, so that reading the same file again has no effect. Many records of other
+programs describe one conversation; a history that is the beginning of a later one of the thread is left out.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RunLog:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """Return one line: what was recognised, and how many runs, calls and results were read."""
+        """Return one line: the recognised formats, and the numbers of runs, calls and results."""
         formats = ", ".join(self.formats) or "nothing recognised"
         line = f"{formats}: {len(self.runs):,} runs, {self.calls:,} calls, {self.results:,} results"
         if self.left_out:
@@ -109,16 +109,15 @@ class _Account:
 
 
 def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None) -> RunLog:
-    """Read and check a log before anything is learned from it, so that nothing is ever half-imported.
+    """Read and check a log before learning, so that a log is never imported partly.
 
     Args:
-        source: the file, a checkpointer that works without ``await``, or a database of one (``sqlite:///FILE``,
-            ``postgresql://…``).
+        source: the file, a synchronous checkpointer, or a database of one (``sqlite:///FILE``, ``postgresql://…``).
         lenient: leave malformed lines out instead of raising `LogError`.
-        limit: stop after so many runs; lines behind them are not checked.
+        limit: stop after this number of runs; further lines are not checked.
 
     Returns:
-        The runs, with the formats that were recognised and an account of the calls read and the parts left out.
+        The runs, with the recognised formats, the number of calls and the parts left out.
 
     Raises:
         InputError: The source cannot be read.
@@ -134,7 +133,7 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
                 transcript = record.get("messages")
             if isinstance(transcript, Transcript):
                 account.add(transcript)
-                # A trace without any message is no error: the account says what was left out of it.
+                # A trace without messages is not an error: the counts say what was left out of it.
                 if not transcript.messages:
                     continue
             try:
@@ -238,7 +237,7 @@ def _thread_of(fields: Fields, number: int) -> str | None:
 
 
 def _digest_of(value: Any, transcript: Transcript, number: int) -> str:
-    """Return an id by content and line number, so that reading the same file again teaches nothing."""
+    """Return an id by content and line number, so that reading the same file again has no effect."""
     # A transcript is an object of this process: its text would hold an address.
     if isinstance(value, dict) and value["messages"] is transcript:
         value = {**value, "messages": transcript.messages}
@@ -264,7 +263,7 @@ def _messages(fields: Fields, number: int) -> list[Any]:
 
 
 def _problem_of(message: Any) -> str:
-    """Return why an entry is no message, "" if it is one."""
+    """Return why an entry is not a message, or ""."""
     if message_of_pair(message) is not message:
         return ""
     if not isinstance(message, dict):

@@ -12,7 +12,7 @@ from langgraph_toolmem.runs.logs.transcript import Fields
 
 def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     groups: dict[str, Any] = {}
-    # By trace and span: a span that is logged at its start and its end counts by the end, which has the output.
+    # By trace and span: if a span is logged at its start and its end, the end counts, which has the output.
     spans: dict[Any, tuple[int, Fields]] = {}
     for line, record in objects_of(records):
         for item in [record, *dicts(record.get("spans")), *dicts(record.get("data"))]:
@@ -28,7 +28,7 @@ def _observation(line: int, span: Fields, groups: Fields) -> ObservedSpan:
     data = span.get("span_data") or {}
     kind = str(data.get("type"))
     answer = data.get("output")
-    # A span of the Responses API has no output of its own: the answer is in the response that it holds.
+    # A span of the Responses API has no output of its own: the answer is in its response.
     if kind == "response" and isinstance(data.get("response"), dict):
         answer = data["response"].get("output")
     history: list[Any] = []

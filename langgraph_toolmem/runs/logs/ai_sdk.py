@@ -11,7 +11,7 @@ _CALL_PARTS: Final = "tool-invocation|dynamic-tool"
 
 
 def _read_ui_message(message: Fields, transcript: Transcript) -> None:
-    """Read parts: the calls of one step run side by side, so their results come after all of them."""
+    """Read parts: the calls of one step run in parallel, so their results come after all of them."""
     transcript.end_answer()
     results: list[tuple[str, Fields]] = []
     for part in dicts(message["parts"]):
@@ -30,7 +30,7 @@ def _read_ui_message(message: Fields, transcript: Transcript) -> None:
         elif kind == "text":
             _answer_all(results, transcript)
             transcript.say(message.get("role"), str(part.get("text") or ""))
-        elif kind not in ("source-url", "source-document", "source"):  # they carry nothing that the model said or did
+        elif kind not in ("source-url", "source-document", "source"):  # without text and calls of the model
             transcript.leave_out(f"{kind!r} parts")
     _answer_all(results, transcript)
 

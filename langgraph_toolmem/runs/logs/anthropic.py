@@ -21,7 +21,7 @@ def read_blocks(message: Fields, transcript: Transcript, turn: str | None = None
     Args:
         message: the message.
         transcript: the conversation so far.
-        turn: id of the model's answer, where its blocks are logged apart from each other.
+        turn: id of the model's answer, if its blocks are logged separately.
     """
     role, blocks = message.get("role"), message.get("content")
     if not isinstance(blocks, list):

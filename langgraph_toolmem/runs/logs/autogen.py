@@ -13,7 +13,7 @@ _ROLE_OF_TYPE: Final = {"UserMessage": "user", "SystemMessage": "system", "Assis
 
 
 def _read_message(message: Fields, transcript: Transcript) -> None:
-    """Read a text, or the calls of a model; the summary of results that follows them is no text of the model."""
+    """Read a text, or the calls of a model; the following summary of results is not a text of the model."""
     content, kind = message.get("content"), str(message.get("type"))
     if kind in ("ToolCallSummaryMessage", "ThoughtEvent", "ModelClientStreamingChunkEvent", "MemoryQueryEvent"):
         transcript.leave_out(f"{kind!r} messages")

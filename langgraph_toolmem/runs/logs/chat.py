@@ -37,7 +37,7 @@ def _read_function_result(message: Fields, transcript: Transcript) -> None:
 
 def _read_calls_with_results(message: Fields, transcript: Transcript) -> None:
     # STATE-Bench lists the calls of a turn with their results, and the text that the user saw at the end of the turn.
-    # The list has no rounds: each call is taken for one of its own, so that it may depend on those before it.
+    # The list has no rounds: each call is treated as a round of its own, so that it may depend on earlier calls.
     for called in dicts(message["tool_calls"]):
         transcript.end_answer()
         call_id = transcript.call(called.get("name"), called.get("arguments", called.get("args")), called.get("id"))

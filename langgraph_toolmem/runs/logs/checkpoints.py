@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def uri_of(source: str | Path) -> str | None:
-    """Return the URI of a database of checkpoints; None for a file that is none."""
+    """Return the URI of a database of checkpoints; None for another file."""
     if re.match(r"(sqlite|postgres(ql)?)://", str(source)):
         return str(source)
     path = Path(source)

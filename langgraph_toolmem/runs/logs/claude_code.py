@@ -30,7 +30,7 @@ def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
         if uuid in roots:
             continue  # a resumed session repeats lines
         roots[uuid] = roots.get(str(parent), uuid)
-        # A sub-agent writes into the session's file; its messages are a conversation of their own.
+        # A sub-agent writes into the session's file; its messages are a separate conversation.
         thread = str(record.get("sessionId") or record.get("session_id") or "session")
         if record.get("isSidechain"):
             thread = f"{thread}/{record.get('agentId') or roots[uuid]}"

@@ -20,11 +20,11 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     gemini.GEMINI_CONTENTS,
     chat.CHAT,
 )
-"""Most particular first: chat messages, the last, are anything with a role."""
+"""Most specific first: chat messages, the last, are any values with a role."""
 
 
 def dialect_of(message: Any) -> Dialect | None:
-    """Return the format of a message; None if no format has it."""
+    """Return the format of a message; None if it is unknown."""
     for dialect in DIALECTS:
         if has_shape(message, dialect.signatures):
             return dialect

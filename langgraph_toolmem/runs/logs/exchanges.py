@@ -17,7 +17,7 @@ def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         request, response = _side(record, "request"), _side(record, "response")
         history = history_of(_asked(request), _answer_of(response))
-        # The Responses API keeps the history: a request has only what is new, and the id of the response before.
+        # The Responses API keeps the history: a request has only the new messages, and the id of the previous response.
         previous = request.get("previous_response_id") or response.get("previous_response_id")
         if previous:
             history = [*histories.get(str(previous), ()), *history]
@@ -32,7 +32,7 @@ def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
 
 
 def _side(record: Fields, key: str) -> Fields:
-    """Return the body of a request or response; the record itself where it has the fields of both."""
+    """Return the body of a request or response; the record itself if it has the fields of both."""
     fields = record
     side = decoded(record.get(key))
     if isinstance(side, dict):
@@ -54,7 +54,7 @@ def _answer_of(response: Fields) -> Any:
     """Return the model's messages in a response."""
     if isinstance(response.get("candidates"), list):
         return _first_candidate(response["candidates"])
-    # Further choices are alternatives, which the conversation does not go on from.
+    # Further choices are alternatives, which the conversation does not continue.
     if isinstance(response.get("choices"), list):
         return response["choices"][:1]
     if response.get("type") == "message":

@@ -34,11 +34,11 @@ def read_records(path: Path) -> list[Value]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     content = content.removeprefix(codecs.BOM_UTF8)
     lines: list[Value] = []
-    # Only a line feed ends a line: `splitlines` would also split at separators that JSON texts may hold.
+    # Only a line feed ends a line: `splitlines` would also split at separators that JSON texts may contain.
     for number, line in enumerate(content.split(b"\n"), start=1):
         if line.strip():
             lines.append((number, _json(line)))
-    # The first line is no JSON by itself: the file may be one text of many lines, or several of them.
+    # The first line is not JSON by itself: the file may be one text of many lines, or several of them.
     if lines and isinstance(lines[0][1], LogError):
         lines = read_documents(content.decode(errors="replace")) or lines
     return unwrap(lines)

@@ -23,7 +23,7 @@ from langgraph_toolmem.runs.logs.swe_agent import SWE_AGENT
 from langgraph_toolmem.runs.logs.transcript import Fields
 
 _SAMPLE: Final = 50
-"""Records looked at for the format: sessions and traces begin with lines of other kinds."""
+"""Number of records that are read to find the format: sessions and traces begin with lines of other kinds."""
 
 
 def _read_plain(records: list[Value]) -> Iterator[tuple[int, Any]]:
@@ -38,11 +38,11 @@ FORMATS: Final = (
     AGENTS_SDK, LANGFUSE, CLAUDE_CODE, CODEX, SPANS, TOOLBENCH, CONVERSATIONS, SWE_AGENT, SESSIONS, STATES, EXCHANGES,
     PLAIN_RUNS, LANGSMITH,
 )  # fmt: skip
-"""Most particular first; a record with messages is a run before it is anything else."""
+"""Most specific first; a record with messages is always a run."""
 
 
 def format_of(record: Any) -> LogFormat | None:
-    """Return the format of a record; None if it has none of the known ones."""
+    """Return the format of a record; None if it is unknown."""
     for known in FORMATS:
         if has_shape(record, known.signatures):
             return known
@@ -69,7 +69,7 @@ def _one_by_one(records: list[Value]) -> list[Value]:
 
 
 def _listed_in(line: int, whole: Fields) -> list[Value]:
-    """Return the records in an object's first list that has some, or the object as one run; [] if it has neither."""
+    """Return the records in an object's first list with records, or the object as one run, or []."""
     for inner in whole.values():
         entries = dicts(inner)
         if not entries:
@@ -82,14 +82,14 @@ def _listed_in(line: int, whole: Fields) -> list[Value]:
 
 
 def _without_envelope(record: Any) -> Any:
-    """Return the one known record inside of another object: an event's span, the data of an answer."""
+    """Return the only known record inside another object: an event's span, the data of an answer."""
     if not isinstance(record, dict) or format_of(record) is not None:
         return record
     known = []
     for inner in record.values():
         if isinstance(inner, dict) and format_of(inner) is not None:
             known.append(inner)
-    # With two known parts, nothing says which of them is the record.
+    # With two known parts, the record is ambiguous.
     if len(known) == 1:
         return known[0]
     return record
@@ -116,7 +116,7 @@ def _holds_messages(entries: list[Any]) -> bool:
 
 
 def recognise(records: Iterable[Value]) -> LogFormat:
-    """Return the format of a file: that of the first record that has a known one; plain runs if none has."""
+    """Return the format of a file: that of the first record with a known one, otherwise plain runs."""
     for _, record in islice(records, _SAMPLE):
         known = format_of(record)
         if known is not None:
@@ -125,7 +125,7 @@ def recognise(records: Iterable[Value]) -> LogFormat:
 
 
 def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any]]:
-    """Yield line number and fields of each run; a `LogError` in place of what cannot be read."""
+    """Yield line number and fields of each run, or a `LogError` for an unreadable record."""
     if known is PLAIN_RUNS:
         yield from known.read(records)
         return
@@ -137,11 +137,11 @@ def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any
         line = records[0][0]
     try:
         yield from known.read(records)
-    # A reader takes the format as its program writes it, and checks no types: other shapes are this one error.
+    # A reader expects the format as its program writes it, without checking types: other shapes raise this error.
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         yield line, LogError(f"not what {known.name} are ({type(error).__name__}: {error})", line=line)
 
 
 def describe_unknown(record: Fields) -> str:
-    """Return which known format an unknown record resembles, and the first place that differs."""
+    """Return the known format that is most similar to an unknown record, and the first place that differs."""
     return describe_nearest(record, (*FORMATS, *DIALECTS))

@@ -37,7 +37,7 @@ def _kind_of(part: Fields) -> str:
 
 
 def _has_failed(answer: Any) -> bool:
-    # The key `error` is the one that Gemini's documentation names for the error of a function.
+    # Gemini's documentation names the key `error` for the error of a function.
     return isinstance(answer, dict) and bool(answer.get("error"))
 
 

@@ -1,4 +1,4 @@
-"""Traces and observations of Langfuse, as its API and its exports have them."""
+"""Traces and observations of Langfuse, from its API and its exports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _observations(records: list[Value]) -> Iterator[ObservedSpan]:
     for line, record in objects_of(records):
         trace = inner_object(record, "trace")
         steps = record.get("observations", trace.get("observations"))
-        if not isinstance(steps, list):  # an export of the observations alone
+        if not isinstance(steps, list):  # an export of only the observations
             yield _observation(line, record, {})
             continue
         facts = {

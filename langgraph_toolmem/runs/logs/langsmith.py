@@ -1,4 +1,4 @@
-"""Runs of LangSmith (``client.list_runs()``, an export of a project): whole agents, or calls of models alone."""
+"""Runs of LangSmith (``client.list_runs()``, an export of a project): whole agents, or only model calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Trace:
 def _read_trace(trace: _Trace) -> Iterator[tuple[int, Fields]]:
     roots = [run for run in trace.runs if not run.get("parent_run_id")]
     metadata: Fields = {}
-    # The roots last: what they say of the whole conversation is stronger than what a step says.
+    # The roots last: their facts about the conversation take precedence over those of a step.
     for run in [*trace.runs, *roots]:
         metadata |= (run.get("extra") or {}).get("metadata") or run.get("metadata") or {}
     facts: Fields = {
@@ -54,7 +54,7 @@ def _read_trace(trace: _Trace) -> Iterator[tuple[int, Fields]]:
 
 
 def _histories(trace: _Trace, roots: list[Fields]) -> list[list[Any]]:
-    """Return the histories of whole agents; of calls of models if no agent was logged."""
+    """Return the histories of whole agents, otherwise of model calls."""
     histories = []
     for root in roots:
         history = _root_history(root)

@@ -1,4 +1,4 @@
-"""Conversations from observations of model calls and tools, which several tracing programs write in one shape."""
+"""Conversations from observations of model calls and tools, a shape that several tracing programs share."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ObservedSpan:
         arguments: arguments of the tool.
         result: result of the tool; None if it is not in the log.
         failed: True if the tool failed.
-        kind: kind of the step, for the count of what is left out.
-        facts: facts about its run: ``thread_id`` of the conversation where the log has one, ``user_id``, ``success``.
+        kind: kind of the step, for the count of left-out parts.
+        facts: facts about its run: ``thread_id`` of the conversation if the log has one, ``user_id``, ``success``.
     """
 
     line: int
@@ -58,8 +58,8 @@ class ObservedSpan:
 def read_observations(observations: Iterable[ObservedSpan]) -> Iterator[tuple[int, Fields]]:
     """Yield the conversations of observations.
 
-    The histories of model calls are used where they have calls: they say which calls belong to one answer. Otherwise
-    (a log of tools alone, or of texts) each executed tool is one call of the model.
+    The histories of model calls are used if they have calls, because they group the calls of one answer. Otherwise (a
+    log of only tools, or of texts) each executed tool is one call of the model.
     """
     for thread, steps in _by_thread(observations).items():
         # Exporters write a span when it ends: a whole agent would come after its model calls.
@@ -105,7 +105,9 @@ def _snapshots(thread: str, steps: Sequence[ObservedSpan]) -> list[TranscriptSna
 
 
 class _Executed:
-    """Results of executed tools, for calls whose result no model's call has (the instrumentation leaves them out)."""
+    """Results of executed tools, for calls without a result in the model calls (the instrumentation leaves them
+    out).
+    """
 
     def __init__(self, steps: Iterable[ObservedSpan]) -> None:
         self._results: dict[str, deque[ObservedSpan]] = {}
@@ -115,7 +117,7 @@ class _Executed:
                     self._results.setdefault(key, deque()).append(step)
 
     def add_results(self, transcript: Transcript) -> None:
-        """Put the results after the calls that have none."""
+        """Put the results after the calls without one."""
         answered = {message.get("tool_call_id") for message in transcript.messages}
         messages = []
         for message in transcript.messages:
@@ -169,7 +171,7 @@ def _tools_alone(steps: Sequence[ObservedSpan]) -> Transcript:
 
 
 def _frame_of(steps: Sequence[ObservedSpan]) -> tuple[list[Any], list[Any]]:
-    """Return the messages of the user and the others, of the step that has the most."""
+    """Return the user's messages and the other messages, of the step with the most messages."""
     frame: list[Any] = []
     for step in steps:
         messages = step.frame or step.history
@@ -225,7 +227,7 @@ def _message_in(entry: Any) -> Any:
 
 
 def history_of(asked: Any, answered: Any) -> list[Any]:
-    """Return prompt and answer of a model's call as messages; bare texts are of the user and the model."""
+    """Return prompt and answer of a model's call as messages; bare texts are the user's and the model's."""
     return _with_roles(messages_of(asked), "user") + _with_roles(messages_of(answered), "assistant")
 
 

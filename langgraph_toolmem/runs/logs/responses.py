@@ -1,4 +1,4 @@
-"""Items of OpenAI's Responses API, and the sessions of Codex that hold them."""
+"""Items of OpenAI's Responses API, and the sessions of Codex that contain them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, joined_text
 
-# Reasoning, approvals, and tools that OpenAI executes itself: none of them is a call of the agent.
+# Reasoning, approvals, and tools that OpenAI executes itself: they are not calls of the agent.
 _HOSTED: Final = (
     "reasoning|web_search_call|file_search_call|code_interpreter_call|computer_call|computer_call_output|"
     "image_generation_call|mcp_call|mcp_list_tools|mcp_approval_request|mcp_approval_response|local_shell_call|"
@@ -46,7 +46,7 @@ def _leave_out(item: Fields, transcript: Transcript) -> None:
 
 
 def _read_codex(records: list[Value]) -> Iterator[tuple[int, Fields]]:
-    """Yield the session of a file; other lines repeat its items for the screen or hold settings."""
+    """Yield the session of a file; other lines repeat its items for the screen or contain settings."""
     items, first, session = [], 0, None
     for line, record in objects_of(records):
         payload = record.get("payload")

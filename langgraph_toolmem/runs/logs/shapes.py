@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 
 Value: TypeAlias = tuple[int, Any]
-"""Line number and record; a `LogError` in place of one that cannot be read."""
+"""Line number and record; a `LogError` for an unreadable one."""
 Signature: TypeAlias = tuple[str, ...]
 """Places that a record has: ``a.b`` is a key in an object, ``a[].b`` one in an element of a list, ``a=x|y`` a value."""
 
@@ -67,7 +67,7 @@ def _share_of_signature(value: Any, signature: Signature) -> float:
 
 
 def _share_of_path(value: Any, place: str) -> float:
-    """Return the part of a place's keys that a value has, from the front; the place itself counts as one more."""
+    """Return the share of a place's keys that a value has, from the front; the place itself counts as one more."""
     path = place.partition("=")[0]
     keys = path.split(".")
     shared = int(_has_place(value, place))
@@ -106,7 +106,7 @@ def _has_path(value: Any, keys: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def dicts(values: Any) -> list[Fields]:
-    """Return the objects of a list; [] for what is no list."""
+    """Return the objects of a list; [] for other values."""
     if not isinstance(values, list):
         return []
     return [value for value in values if isinstance(value, dict)]

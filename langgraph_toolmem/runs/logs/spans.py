@@ -30,12 +30,12 @@ def _read_spans(records: list[Value]) -> Iterator[tuple[int, Fields]]:
             logged[str(event.get("spanId") or event.get("span_id"))].append(event)
         for span in _unwrap(record):
             spans.append((line, span))
-    # A log record may come after its span, so all are read first.
+    # A log record may come after its span, so all records are read first.
     yield from read_observations([_observation(line, span, logged) for line, span in spans])
 
 
 def _unwrap(record: Fields) -> Iterator[Fields]:
-    """Yield the spans of a record, whatever wraps them."""
+    """Yield the spans of a record, in any envelope."""
     inner = inner_object(record, "trace")
     resources = dicts(inner.get("resourceSpans")) + dicts(inner.get("resource_spans")) + dicts(inner.get("batches"))
     for resource in resources:
@@ -87,7 +87,7 @@ def _observation(line: int, span: Fields, logged: dict[str, list[Fields]]) -> Ob
 
 
 def _facts_of(span: Fields, events: Iterable[Fields]) -> Fields:
-    """Return the attributes of a span and its events as objects in each other; the span's own come first."""
+    """Return the attributes of a span and its events as nested objects; the span's own come first."""
     # Jaeger calls attributes "tags", and those of an event "fields".
     flat = _pairs(span.get("attributes", span.get("tags")))
     for event in events:
@@ -138,7 +138,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def nested(value: Any) -> Any:
-    """Return a value whose dotted keys are objects in each other: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``.
+    """Return a value with dotted keys as nested objects: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``.
 
     A value whose name is also the beginning of other names goes under "".
     """
@@ -200,7 +200,9 @@ def _elements(node: Any) -> list[Fields]:
 
 
 def _conventions(facts: Fields) -> list[Any]:
-    """Return the messages of the GenAI conventions: of today, or in the numbered attributes of OpenLLMetry."""
+    """Return the messages of the GenAI conventions: in their present form, or in the numbered attributes of
+    OpenLLMetry.
+    """
     messages: list[Any] = []
     for path in ("gen_ai.input.messages", "gen_ai.output.messages"):
         messages += messages_of(_at(facts, path))
@@ -229,7 +231,7 @@ def _call(call: Fields) -> Fields:
 
 
 def _events(events: Iterable[Any], facts: Fields) -> list[Any]:
-    """Return the messages of the events that the GenAI conventions had before: span events, logs or an attribute."""
+    """Return the messages of the events of older GenAI conventions: span events, logs or an attribute."""
     messages = []
     listed = decoded(facts.get("events"))
     for event in [*events, *dicts(listed)]:
@@ -248,7 +250,7 @@ def _events(events: Iterable[Any], facts: Fields) -> list[Any]:
 
 
 def _event_fields(event: Fields, fields: Fields, *, is_listed: bool) -> Fields:
-    """Return the fields of an event's message, wherever the versions of the conventions have them."""
+    """Return the fields of an event's message, for all versions of the conventions."""
     merged = dict(fields)
     if is_listed:
         merged.update(event)

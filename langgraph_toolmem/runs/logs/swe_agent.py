@@ -1,4 +1,4 @@
-"""Trajectories of SWE-agent and mini-swe-agent. Calls are read where they are calls, not commands in a text."""
+"""Trajectories of SWE-agent and mini-swe-agent. Only structured calls are read, not commands in a text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langgraph_toolmem.runs.logs.transcript import Fields
 def _read_trajectories(records: list[Value]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         history = dicts(record.get("history")) or dicts(record.get("messages"))
-        # The prompt may hold a whole demonstration, whose calls the model did not make.
+        # The prompt may contain a whole demonstration, whose calls the model did not make.
         own = [message for message in history if not message.get("is_demo")]
         transcript = transcribe([_kept(message) for message in own])
         transcript.leave_out("demonstration messages", len(history) - len(own))

@@ -1,4 +1,4 @@
-"""One conversation as plain chat messages, built from the parts that a log has, with a count of the parts left out."""
+"""One conversation as plain chat messages, built from the parts of a log, with a count of the left-out parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Fields = dict[str, Any]
 
 
 class CalledFunction(NamedTuple):
-    """Name and arguments of a call as a log has them: of any type, and the arguments often as JSON."""
+    """Name and arguments of a call as in a log: of any type, and the arguments often as JSON."""
 
     name: Any
     arguments: Any
@@ -27,7 +27,7 @@ def function_of(call: Fields) -> CalledFunction:
 
 
 def inner_object(fields: Fields, key: str) -> Fields:
-    """Return the object under a key; the fields themselves if there is none."""
+    """Return the object under a key, otherwise the fields themselves."""
     inner = fields.get(key)
     if isinstance(inner, dict):
         return inner
@@ -35,7 +35,7 @@ def inner_object(fields: Fields, key: str) -> Fields:
 
 
 def first_of(fields: Fields, *keys: str) -> Any:
-    """Return the first value under one of the keys that is not empty; None if there is none."""
+    """Return the first value under one of the keys that is not empty, or None."""
     for key in keys:
         value = fields.get(key)
         if value:
@@ -61,10 +61,10 @@ class Transcript:
         self.left_out: Counter[str] = Counter()
         self.dialects: dict[str, None] = {}
         self._numbered = 0
-        # Ids of calls without a result, by tool: several formats pair results with calls by name and order alone.
+        # Ids of calls without a result, by tool: several formats pair results with calls only by name and order.
         self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
         self._turns: dict[str, Fields] = {}
-        self._answer: Fields | None = None  # message of the model that further parts of the same answer go to
+        self._answer: Fields | None = None  # message of the model to which further parts of the same answer are added
 
     def leave_out(self, kind: str, number: int = 1) -> None:
         """Count parts that are not read."""
@@ -97,8 +97,8 @@ class Transcript:
         Args:
             name: name of the tool.
             arguments: a dict, or its JSON.
-            call_id: id in the log; one is made where the log has none.
-            turn: id of the model's answer, where a log writes its parts apart from each other.
+            call_id: id in the log; made if it is missing.
+            turn: id of the model's answer, if a log writes its parts separately.
         """
         values = arguments_of(arguments)
         if values is None:
@@ -116,7 +116,7 @@ class Transcript:
         return str(call_id)
 
     def answer(self, content: Any, call_id: Any = None, *, name: Any = None, failed: object = False) -> None:
-        """Add the result of a call: by its id, or of the oldest call of the tool `name` that has none yet."""
+        """Add the result of a call: by its id, or of the oldest call of the tool `name` without a result."""
         if not call_id:
             waiting = self._waiting[str(name)]
             if not waiting:
@@ -130,7 +130,7 @@ class Transcript:
         self.messages.append(message)
 
     def end_answer(self) -> None:
-        """Let the next part of the model begin a message of its own."""
+        """Begin a new message with the model's next part."""
         self._answer = None
 
     def _message_of_the_model(self, turn: str | None) -> Fields:
@@ -145,12 +145,12 @@ class Transcript:
 
 
 def arguments_of(value: Any) -> Fields | None:
-    """Return a call's arguments; {} for none, None if they are no JSON object."""
+    """Return a call's arguments; {} without arguments, None if they are not a JSON object."""
     if value is None:
         return {}
     if isinstance(value, str):
         try:
-            # Models write line breaks into the texts of their JSON, which only `strict=False` takes.
+            # Models write line breaks into the texts of their JSON, which only `strict=False` accepts.
             value = json.loads(value.strip() or "{}", strict=False)
         except (ValueError, RecursionError):
             return None
@@ -171,7 +171,7 @@ def result_text(content: Any) -> str:
 
 
 def is_text(block: Any) -> bool:
-    """Return True for a text, or a content block that is one."""
+    """Return True for a text or a text block."""
     return isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("text"), str))
 
 
@@ -202,7 +202,7 @@ def decoded(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptSnapshot:
-    """A conversation at one moment, as a log of model calls has it: its line, its id and other facts, its messages."""
+    """A conversation at one moment, from a log of model calls: its line, its id and other facts, its messages."""
 
     line: int
     facts: Fields
@@ -224,7 +224,7 @@ def latest_snapshots(snapshots: Sequence[TranscriptSnapshot]) -> Iterator[tuple[
             kept.append(snapshot)
         covered.update(positions)
     if snapshots and not kept:
-        # Nothing was read: hand on what was left out, so that the account says why.
+        # No message was read: the count of left-out parts is passed on, so that the log shows the reason.
         nothing = Transcript()
         for snapshot in snapshots:
             nothing.left_out.update(snapshot.transcript.left_out)
