@@ -1,4 +1,4 @@
-"""All caches of texts in RAM: bounded in bytes, and emptied when a user is forgotten.
+"""All caches of texts in RAM, bounded in bytes and emptied when a user is forgotten; and the bound of other tables.
 
 A cache of a pure function (`cached`) does not know the users of its texts, so `forget_texts` empties it. Objects with
 texts of their own, such as a memory's parsed threads and its results per turn, are registered with the memory's
@@ -153,3 +153,9 @@ class KeptTexts:
             if drop is not None:
                 drop()
         forget_texts()
+
+
+def drop_oldest(kept: dict[Any, Any], most: int) -> None:
+    """Delete the oldest entry of a dict with more than `most`: call it after each new entry."""
+    if len(kept) > most:
+        del kept[next(iter(kept))]

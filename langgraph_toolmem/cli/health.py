@@ -271,10 +271,8 @@ def _queue(folder: Path) -> dict[str, Any]:
 
 
 def _grouped(jobs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-    groups = []
-    for (kind, error), times in Counter(jobs).most_common():
-        groups.append({"kind": kind, "times": times, "error": error})
-    return groups
+    counted = Counter(jobs).most_common()
+    return [{"kind": kind, "times": times, "error": error} for (kind, error), times in counted]
 
 
 def _counted(groups: list[dict[str, Any]]) -> str:

@@ -56,11 +56,13 @@ def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
 
 def _tools_of(report: ReplayReport) -> TextTable:
     """Return the calls by tool: most right ones first, then most calls, then by name."""
-    order = []
-    for name, tally in report.by_tool.items():
-        order.append((-tally.right, -tally.calls, name))
+
+    def most_right_first(name: str) -> tuple[int, int, str]:
+        tally = report.by_tool[name]
+        return -tally.right, -tally.calls, name
+
     rows = []
-    for _, _, name in sorted(order):
+    for name in sorted(report.by_tool, key=most_right_first):
         tally = report.by_tool[name]
         rows.append((name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}"))
     title = "Calls that could have been made without the model"

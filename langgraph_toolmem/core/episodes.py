@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Event, Forgotten, Record
+from langgraph_toolmem.graph.events import Event, Forgotten, PlainRecord, Record, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 
@@ -63,8 +64,8 @@ def contributor(thread_id: str, user: str | None) -> str:
     return digest("run", thread_id, user)
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedEpisode:
+@dataclass(slots=True)
+class NumberedEpisode(PlainRecord):
     """An episode, and its number in the thread, from 1."""
 
     episode: str
@@ -72,7 +73,7 @@ class NumberedEpisode:
 
 
 @dataclass(slots=True)
-class ThreadEpisodes:
+class ThreadEpisodes(PlainRecord):
     """The episodes of a thread.
 
     Attributes:
@@ -95,12 +96,12 @@ class ThreadEpisodes:
         return left
 
     def to_plain(self) -> list[dict[str, Any]]:
-        return [{message: [known.episode, known.number] for message, known in self.messages.items()}, self.over]
+        return [plain_of(self.messages), self.over]
 
     @classmethod
     def from_plain(cls, plain: list[dict[str, Any]]) -> ThreadEpisodes:
         messages, over = plain
-        return cls({message: NumberedEpisode(*known) for message, known in messages.items()}, over)
+        return cls(records_of(NumberedEpisode, messages), over)
 
 
 class KnownMessages(Mapping[str, str]):
@@ -142,17 +143,16 @@ class Episodes(Table):
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
     def to_state(self) -> dict[str, Any]:
-        return {"threads": {thread: known.to_plain() for thread, known in self.threads.items()}}
+        return {"threads": plain_of(self.threads)}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.threads = {thread: ThreadEpisodes.from_plain(plain) for thread, plain in state["threads"].items()}
+        self.threads = records_of(ThreadEpisodes, state["threads"])
 
     def _thread(self, thread: str) -> ThreadEpisodes:
         # Taken out and put back: the threads are in the order of their latest activity.
         known = self.threads.pop(thread, None) or ThreadEpisodes()
         self.threads[thread] = known
-        if len(self.threads) > EPISODE_LIMITS.threads:
-            del self.threads[next(iter(self.threads))]
+        drop_oldest(self.threads, EPISODE_LIMITS.threads)
         return known
 
     def _known(self, thread_id: str) -> ThreadEpisodes:
@@ -162,15 +162,13 @@ class Episodes(Table):
         messages = self._thread(thread).messages
         # The first event of a message counts: two processes may report it, each with a number of its own.
         messages.setdefault(message, NumberedEpisode(episode, number))
-        if len(messages) > EPISODE_LIMITS.messages:
-            del messages[next(iter(messages))]
+        drop_oldest(messages, EPISODE_LIMITS.messages)
 
     def _end(self, thread: str, episode: str) -> None:
         over = self._thread(thread).over
         over.pop(episode, None)
         over[episode] = 1
-        if len(over) > EPISODE_LIMITS.messages:
-            del over[next(iter(over))]
+        drop_oldest(over, EPISODE_LIMITS.messages)
 
     def forget(self, gone: Forgotten) -> int:
         """Delete threads with an episode of the user, and episodes that are forgotten."""
@@ -302,15 +300,12 @@ class EpisodeSpent(Event):
 
 
 @dataclass(slots=True)
-class SpentEpisode:
+class SpentEpisode(PlainRecord):
     """The model calls and tokens of an episode with the memory (held: 0) or held out (1)."""
 
     held: int
     calls: int = 0
     tokens: int = 0
-
-    def to_plain(self) -> list[int]:
-        return [self.held, self.calls, self.tokens]
 
 
 class HoldoutTable(Table):
@@ -324,10 +319,10 @@ class HoldoutTable(Table):
         self.episodes: dict[str, SpentEpisode] = {}
 
     def to_state(self) -> dict[str, Any]:
-        return {"episodes": {run: spent.to_plain() for run, spent in self.episodes.items()}}
+        return {"episodes": plain_of(self.episodes)}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.episodes = {run: SpentEpisode(*plain) for run, plain in state["episodes"].items()}
+        self.episodes = records_of(SpentEpisode, state["episodes"])
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {EpisodeSpent: self._spend}
@@ -336,8 +331,7 @@ class HoldoutTable(Table):
         spent = self.episodes.setdefault(run, SpentEpisode(held))
         spent.calls += calls
         spent.tokens += tokens
-        if len(self.episodes) > EPISODE_LIMITS.held_out:
-            del self.episodes[next(iter(self.episodes))]
+        drop_oldest(self.episodes, EPISODE_LIMITS.held_out)
 
     def forget(self, gone: Forgotten) -> int:
         for run in gone.runs:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Record, Verdict
+from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, PlainRecord, Record, Verdict, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
 
@@ -90,7 +91,7 @@ class TracksDropped(Event):
 
 
 @dataclass(slots=True)
-class ItemCounts:
+class ItemCounts(PlainRecord):
     """The figures of `ItemStats` before they are rounded: feedback may count in part."""
 
     shown: float = 0
@@ -111,16 +112,13 @@ class ItemCounts:
             self.hurt - other.hurt,
         )
 
-    def to_plain(self) -> list[float]:
-        return [self.shown, self.followed, self.right, self.helped, self.hurt]
-
     def rounded(self) -> ItemStats:
         """Return whole numbers >= 0: fractions of feedback count once they add up to one."""
         return ItemStats(*[max(0, int(count + 1e-6)) for count in self.to_plain()])
 
 
 @dataclass(slots=True)
-class WaitingItems:
+class WaitingItems(PlainRecord):
     """Items of a method that were shown before a turn which is not learned yet.
 
     Attributes:
@@ -133,12 +131,9 @@ class WaitingItems:
     user: str
     tools: dict[str, str | None] = field(default_factory=dict)
 
-    def to_plain(self) -> list[Any]:
-        return [self.run, self.user, self.tools]
-
 
 @dataclass(slots=True)
-class ItemsOfRun:
+class ItemsOfRun(PlainRecord):
     """Items for which the feedback on a run counts.
 
     Attributes:
@@ -148,9 +143,6 @@ class ItemsOfRun:
 
     user: str
     counted: dict[str, dict[str, float | None]] = field(default_factory=dict)
-
-    def to_plain(self) -> list[Any]:
-        return [self.user, self.counted]
 
 
 class LedgerTable(Table):
@@ -184,23 +176,18 @@ class LedgerTable(Table):
         self.records: dict[str, dict[str, ItemCounts]] = {}
 
     def to_state(self) -> dict[str, Any]:
-        turns: dict[str, dict[str, list[Any]]] = {}
-        for turn, methods in self.turns.items():
-            turns[turn] = {method: waiting.to_plain() for method, waiting in methods.items()}
-        records: dict[str, dict[str, list[float]]] = {}
-        for method, items in self.records.items():
-            records[method] = {item: counts.to_plain() for item, counts in items.items()}
-        runs = {run: items.to_plain() for run, items in self.runs.items()}
-        return {"turns": turns, "runs": runs, "sums": self.sums, "records": records}
+        return {
+            "turns": {turn: plain_of(methods) for turn, methods in self.turns.items()},
+            "runs": plain_of(self.runs),
+            "sums": self.sums,
+            "records": {method: plain_of(items) for method, items in self.records.items()},
+        }
 
     def load(self, state: dict[str, Any]) -> None:
-        self.turns, self.records = {}, {}
-        for turn, methods in state["turns"].items():
-            self.turns[turn] = {method: WaitingItems(*plain) for method, plain in methods.items()}
-        for method, items in state["records"].items():
-            self.records[method] = {item: ItemCounts(*plain) for item, plain in items.items()}
-        self.runs = {run: ItemsOfRun(*plain) for run, plain in state["runs"].items()}
+        self.turns = {turn: records_of(WaitingItems, methods) for turn, methods in state["turns"].items()}
+        self.runs = records_of(ItemsOfRun, state["runs"])
         self.sums = state["sums"]
+        self.records = {method: records_of(ItemCounts, items) for method, items in state["records"].items()}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {
@@ -286,8 +273,7 @@ class LedgerTable(Table):
             known = waiting.setdefault(method, WaitingItems(run, user or "")).tools
             new = items.keys() - known.keys()
             known.update(items)
-            if len(self.turns) > LEDGER_LIMITS.turns:
-                del self.turns[next(iter(self.turns))]
+            drop_oldest(self.turns, LEDGER_LIMITS.turns)
         else:
             new = items.keys() - self.shown_in(run, method).keys()
         for key in sorted(new):
@@ -315,8 +301,7 @@ class LedgerTable(Table):
         for key in ids:
             items.setdefault(key, None)
         self._judge(run)
-        if len(self.runs) > LEDGER_LIMITS.runs:
-            del self.runs[next(iter(self.runs))]
+        drop_oldest(self.runs, LEDGER_LIMITS.runs)
 
     def _judge_again(self, run: str, *_: object) -> None:
         self._judge(run)

@@ -212,8 +212,10 @@ def check_methods(methods: Iterable[Any]) -> list[Method]:
         if not isinstance(method, Method):
             hint = f": give an instance, {method.__name__}()" if isinstance(method, type) else ""
             raise ConfigurationError(f"methods holds {method!r}, which is no Method{hint}.")
-        if method.package is not None and not has_package(method.package[0]):
-            raise MissingExtraError(type(method).__name__, method.package[1])
+        if method.package is not None:
+            module, extra = method.package
+            if not has_package(module):
+                raise MissingExtraError(type(method).__name__, extra)
         if hasattr(method, "core"):
             raise ConfigurationError(f"The method {method.name!r} belongs to another memory; make a new one.")
         if method.name in checked:
@@ -230,10 +232,11 @@ def installed(methods: Iterable[Method]) -> list[Method]:
     there: list[Method] = []
     new: dict[str, str] = {}
     for method in methods:
-        if method.package is None or has_package(method.package[0]):
+        module, extra = method.package or ("", "")
+        if not module or has_package(module):
             there.append(method)
         elif method.name not in _off:
-            new[method.name] = method.package[1]
+            new[method.name] = extra
     if new:
         _off.update(new)
         extras = ",".join(dict.fromkeys(new.values()))

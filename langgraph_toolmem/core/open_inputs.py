@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.graph.records import ALIKE, ToolRecords
 from langgraph_toolmem.graph.seen_input import SeenInput, read_input
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
@@ -92,8 +93,7 @@ class LearnedAnswers:
             return
         with self._lock:
             self._places[turn.answer] = turn.key
-            if len(self._places) > TURN_LIMITS.answers:
-                del self._places[next(iter(self._places))]
+            drop_oldest(self._places, TURN_LIMITS.answers)
 
     def has_elsewhere(self, turn: Turn) -> bool:
         """Return True if the answer of a turn was learned at another place."""
@@ -122,8 +122,7 @@ class AskedAgents:
             return
         with self._lock:
             self._kept[turn] = names
-            if len(self._kept) > TURN_LIMITS.agents:
-                del self._kept[next(iter(self._kept))]
+            drop_oldest(self._kept, TURN_LIMITS.agents)
 
     def names(self, event: UserMessage | Turn, otherwise: ToolRecords) -> ToolRecords:
         """Return the records of the tools that were offered at a turn. Defaults to `otherwise`."""

@@ -164,6 +164,14 @@ class _Known(Generic[T]):
     item: T
 
 
+@dataclass(frozen=True, slots=True)
+class _Row(Generic[T]):
+    """An item, with the key of its row and its record."""
+
+    key: str
+    item: T
+
+
 class Rows(Generic[T]):
     """The items of one kind, of all users. Blocking: at a model call, `near` is called in a step.
 
@@ -298,9 +306,9 @@ class Rows(Generic[T]):
             with self._writing:
                 space = self._space(user)
                 old: list[str] = []
-                for key, item in self._items(space.store.each(name), None):
-                    if self.kind.since(item, before) is not item:
-                        old.append(key)
+                for row in self._items(space.store.each(name), None):
+                    if self.kind.since(row.item, before) is not row.item:
+                        old.append(row.key)
                 for some in batches(old, ROW_LIMITS.batch):
                     self.change(some, since, user)
                 if old:
@@ -336,13 +344,13 @@ class Rows(Generic[T]):
 
     def get(self, ids: Sequence[str], user: User) -> list[T]:
         """Return the existing items with these ids, retired ones too, in the given order."""
-        return [item for _, item in self._items(self._space(user).store.get(self.kind.name, ids), user)]
+        return [row.item for row in self._items(self._space(user).store.get(self.kind.name, ids), user)]
 
     def all(self, user: User, *, retired: bool = False) -> Iterator[T]:
         """Yield all items, in the order of their first arrival."""
-        for _, item in self._items(self._space(user).store.each(self.kind.name), user):
-            if retired or not self.kind.retired(item):
-                yield item
+        for row in self._items(self._space(user).store.each(self.kind.name), user):
+            if retired or not self.kind.retired(row.item):
+                yield row.item
 
     def near(
         self,
@@ -391,16 +399,16 @@ class Rows(Generic[T]):
     def _not_retired(self, rows: Sequence[SearchHit[T]], user: User) -> list[SearchHit[T]]:
         """Return rows with the items' records, without retired items."""
         hits: list[SearchHit[T]] = []
-        tracked = self._tracked([(row.id, row.item) for row in rows], user)
-        for row, (key, item) in zip(rows, tracked, strict=True):
-            if not self.kind.retired(item):
-                hits.append(SearchHit(item, key, row.similarity))
+        tracked = self._tracked([_Row(row.id, row.item) for row in rows], user)
+        for row, known in zip(rows, tracked, strict=True):
+            if not self.kind.retired(known.item):
+                hits.append(SearchHit(known.item, row.id, row.similarity))
         return hits
 
     def of(self, owner: str, user: User) -> list[T]:
         """Return the items that name a user or a run (digest) as their owner; see `VectorItem.owners`."""
         hits = self._space(user).store.each(self.kind.name, owner=owner)
-        return [item for _, item in self._items(hits, user)]
+        return [row.item for row in self._items(hits, user)]
 
     @property
     def embedder(self) -> Embedder:
@@ -426,7 +434,7 @@ class Rows(Generic[T]):
     def latest(self, user: User, most: int) -> list[T]:
         """Return approximately this number of a user's latest items."""
         start = max(0, self.count(user) - most)
-        return [item for _, item in self._items(self._space(user).store.each(self.kind.name, start=start), user)]
+        return [row.item for row in self._items(self._space(user).store.each(self.kind.name, start=start), user)]
 
     def changes(self, since: int, user: User) -> tuple[int, list[str] | None]:
         """Return a version, and the ids of the items that this process changed or removed after another version.
@@ -489,27 +497,27 @@ class Rows(Generic[T]):
             logger.warning("a row of %s is damaged; left out", self.kind.name)
             return None
 
-    def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[str, T]]:
-        """Yield ids and items of rows, with their records if their user is named; damaged rows are left out."""
+    def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[_Row[T]]:
+        """Yield the items of rows, with their records if their user is named; damaged rows are left out."""
         for batch in batches(hits, ROW_LIMITS.batch):
-            items: list[tuple[str, T]] = []
+            rows: list[_Row[T]] = []
             for hit in batch:
                 item = self._read_row(hit)
                 if item is not None:
-                    items.append((hit.id, item))
-            yield from self._tracked(items, user)
+                    rows.append(_Row(hit.id, item))
+            yield from self._tracked(rows, user)
 
-    def _tracked(self, batch: list[tuple[str, T]], user: User | None) -> list[tuple[str, T]]:
+    def _tracked(self, batch: list[_Row[T]], user: User | None) -> list[_Row[T]]:
         if user is None or not self._ledger.tracked(self.kind.name):
             return batch
-        names = [self.key(key, user) for key, _ in batch]
+        names = [self.key(row.key, user) for row in batch]
         whole, *tracks = self._ledger.tracks(self.kind.name, [ALL, *names])
-        tracked: list[tuple[str, T]] = []
-        for (key, item), track in zip(batch, tracks, strict=True):
-            if track == NO_TRACK:
-                tracked.append((key, item))
-            else:
-                tracked.append((key, self.kind.tracked(item, track, _without(whole, track))))
+        tracked: list[_Row[T]] = []
+        for row, track in zip(batch, tracks, strict=True):
+            item = row.item
+            if track != NO_TRACK:
+                item = self.kind.tracked(item, track, _without(whole, track))
+            tracked.append(_Row(row.key, item))
         return tracked
 
     def _read(self, space: _Namespace, ids: Sequence[str]) -> dict[str, _Known[T]]:
@@ -592,15 +600,14 @@ class Rows(Generic[T]):
         if size <= self.kind.most:
             return
 
-        def usefulness(row: tuple[str, T]) -> tuple[bool, Any]:
-            _, item = row
-            return not self.kind.retired(item), self.kind.worth(item)
+        def usefulness(row: _Row[T]) -> tuple[bool, Any]:
+            return not self.kind.retired(row.item), self.kind.worth(row.item)
 
         # A hundredth more than needed, so that the next rows do not cause the same work again.
         wanted = size - self.kind.most + self.kind.most // 100
         oldest = islice(space.store.each(self.kind.name), max(ROW_LIMITS.room, 2 * wanted))
         least_useful = sorted(self._items(oldest, user), key=usefulness)[:wanted]
-        self._remove(space, [key for key, _ in least_useful], user)
+        self._remove(space, [row.key for row in least_useful], user)
 
 
 def _differs(row: VectorItem, before: Hit) -> bool:

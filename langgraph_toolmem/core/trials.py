@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Event, Forgotten, Record, Verdict
+from langgraph_toolmem.graph.events import Event, Forgotten, PlainRecord, Record, Verdict, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class DrawnRunWent(Event):
 
 
 @dataclass(slots=True)
-class ItemDraw:
+class ItemDraw(PlainRecord):
     """The draw of an item in an episode, with the episode's calls and errors before it."""
 
     shown: int
@@ -123,7 +124,7 @@ class ItemDraw:
 
 
 @dataclass(slots=True)
-class DrawnRun:
+class DrawnRun(PlainRecord):
     """An episode with draws.
 
     Attributes:
@@ -144,17 +145,13 @@ class DrawnRun:
     draws: dict[str, dict[str, ItemDraw]] = field(default_factory=dict)
 
     def to_plain(self) -> list[Any]:
-        draws = {}
-        for method, items in self.draws.items():
-            draws[method] = {item: [draw.shown, draw.calls, draw.errors] for item, draw in items.items()}
+        draws = {method: plain_of(items) for method, items in self.draws.items()}
         return [self.user, self.about, self.calls, self.errors, self.score, self.weight, draws]
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> DrawnRun:
         *fields, plain_draws = plain
-        draws = {}
-        for method, items in plain_draws.items():
-            draws[method] = {item: ItemDraw(*draw) for item, draw in items.items()}
+        draws = {method: records_of(ItemDraw, items) for method, items in plain_draws.items()}
         user, about, calls, errors, score, weight = fields
         return cls(user, about, calls, errors, score, weight, draws)
 
@@ -184,7 +181,7 @@ def _no_outcomes() -> Arm:
 
 
 @dataclass(slots=True)
-class TrialSums:
+class TrialSums(PlainRecord):
     """The outcomes of the episodes without an item, and of those with it. On disk: one list of all numbers."""
 
     withheld: Arm = field(default_factory=_no_outcomes)
@@ -258,16 +255,16 @@ class TrialTable(Table):
         for method, kinds in self.sums.items():
             of_method = sums[method] = {}
             for about, items in kinds.items():
-                of_method[about] = {item: known.to_plain() for item, known in items.items()}
-        return {"runs": {run: drawn.to_plain() for run, drawn in self.runs.items()}, "sums": sums}
+                of_method[about] = plain_of(items)
+        return {"runs": plain_of(self.runs), "sums": sums}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.runs = {run: DrawnRun.from_plain(plain) for run, plain in state["runs"].items()}
+        self.runs = records_of(DrawnRun, state["runs"])
         self.sums = {}
         for method, kinds in state["sums"].items():
             of_method = self.sums[method] = {}
             for about, items in kinds.items():
-                of_method[about] = {item: TrialSums.from_plain(plain) for item, plain in items.items()}
+                of_method[about] = records_of(TrialSums, items)
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: self._judge_again}
@@ -276,8 +273,7 @@ class TrialTable(Table):
         drawn = self.runs.get(run)
         if drawn is None:
             drawn = self.runs[run] = DrawnRun(user or "")
-            if len(self.runs) > TRIAL_SETTINGS.runs:
-                del self.runs[next(iter(self.runs))]
+            drop_oldest(self.runs, TRIAL_SETTINGS.runs)
         return drawn
 
     def _draw(
@@ -531,6 +527,7 @@ class HintTrials:
         return max(figures["shown"], figures["runs"]) >= TRIAL_SETTINGS.enough_shown
 
     def _withholds(self, method: str, item: str, run: str) -> bool:
+        # The first 32 bits of a digest, as a number, are evenly distributed.
         return int(digest("withhold", method, item, run)[:8], 16) < self._share * 0x100000000
 
     def went(self, run: str, turn: Turn) -> Record:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.graph.events import Forgotten, PlainRecord, plain_of, records_of
 from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.text.values import dates_in, read_text
@@ -59,7 +59,7 @@ CASE_LIMITS: Final = CaseLimits()
 
 
 @dataclass(slots=True)
-class CaseCall:
+class CaseCall(PlainRecord):
     """A call that followed a past request.
 
     Attributes:
@@ -77,9 +77,6 @@ class CaseCall:
     sources: str | None
     further: int
 
-    def to_plain(self) -> list[Any]:
-        return [self.tool, self.args, self.status, self.sources, self.further]
-
     @property
     def rank(self) -> tuple[bool, str, str, str, str, int]:
         """The sort key of two calls at one position: the lower one is kept, in any order of arrival."""
@@ -88,7 +85,7 @@ class CaseCall:
 
 
 @dataclass(slots=True)
-class PastCase:
+class PastCase(PlainRecord):
     """A past request, the words that it answers, and its calls.
 
     Attributes:
@@ -106,14 +103,12 @@ class PastCase:
     asked: str = ""
 
     def to_plain(self) -> list[Any]:
-        calls = {position: call.to_plain() for position, call in self.calls.items()}
-        return [self.text, self.user, calls, self.answers, self.asked]
+        return [self.text, self.user, plain_of(self.calls), self.answers, self.asked]
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> PastCase:
         text, user, plain_calls, answers, asked = plain
-        calls = {position: CaseCall(*call) for position, call in plain_calls.items()}
-        return cls(text, user, calls, answers, asked)
+        return cls(text, user, records_of(CaseCall, plain_calls), answers, asked)
 
     def went(self, prefix: Sequence[tuple[str, str]]) -> bool:
         """Return True if the first calls are these (tool, status)."""
@@ -379,13 +374,11 @@ class CaseIndex:
         """Return the nearest past requests with the same calls so far as a run, most similar first."""
         if not state.user_key or not state.user.raw.strip():
             return []
-        prefix: list[tuple[str, str]] = []
-        for step in state.since_user:
-            prefix.append((step.tool, step.status))
+        prefix = [(step.tool, step.status) for step in state.since_user]
         return self.nearest(state.user.raw, prefix, k=k, exclude=state.user_key, asked=state.asked)
 
     def nearest(
-        self, text: str, prefix: list[tuple[str, str]], *, k: int = 3, exclude: str = "", asked: str = ""
+        self, text: str, prefix: Sequence[tuple[str, str]], *, k: int = 3, exclude: str = "", asked: str = ""
     ) -> list[Neighbour]:
         """Return the nearest past requests whose first calls (tool, status) equal `prefix`, most similar first.
 
@@ -521,12 +514,12 @@ class CaseIndex:
         return tuple([call.args for position, call in self.cases[case_id].calls.items() if position <= last])
 
     def to_plain(self) -> dict[str, list[Any]]:
-        return {case_id: case.to_plain() for case_id, case in self.cases.items()}
+        return plain_of(self.cases)
 
     def load(self, plain: Mapping[str, list[Any]]) -> None:
         """Replace all requests by those that `to_plain` wrote."""
         # The index itself is not on disk: it is rebuilt from the requests.
-        self.cases = {case_id: PastCase.from_plain(case) for case_id, case in plain.items()}
+        self.cases = records_of(PastCase, plain)
         self._rebuild()
 
 

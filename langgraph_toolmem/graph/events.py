@@ -7,7 +7,7 @@ make the same graph in any order. A method defines events of its own next to its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
@@ -64,7 +64,7 @@ _FIELD_READERS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
 def reader(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads the fields of an event or record in C: opening a memory reads all events."""
+    """Return a function that reads the fields of a dataclass in C: all events of a memory pass it when it is opened."""
     read = _FIELD_READERS.get(kind)
     if read is None:
         names = [declared.name for declared in fields(kind)]
@@ -127,15 +127,16 @@ class PlainRecord:
         return make(*fields)
 
 
+K = TypeVar("K", bound=Hashable)
 R = TypeVar("R", bound=PlainRecord)
 
 
-def plain_of(records: Mapping[str, PlainRecord]) -> dict[str, Plain]:
+def plain_of(records: Mapping[K, PlainRecord]) -> dict[K, Plain]:
     """Return the records of a table in plain containers."""
     return {key: record.to_plain() for key, record in records.items()}
 
 
-def records_of(kind: type[R], rows: Mapping[str, Plain]) -> dict[str, R]:
+def records_of(kind: type[R], rows: Mapping[K, Plain]) -> dict[K, R]:
     """Return the inverse of `plain_of`."""
     return {key: kind.from_plain(fields) for key, fields in rows.items()}
 

@@ -105,10 +105,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
 
 
 def _types_of(args: Mapping[str, Any]) -> dict[str, str]:
-    types = {}
-    for name, value in args.items():
-        types[name] = json_type(value)
-    return types
+    return {name: json_type(value) for name, value in args.items()}
 
 
 def _count_turn(turn: Turn) -> Record:

@@ -180,7 +180,7 @@ class Provenance:
             return True
         # The first word always has a capital: past requests show whether it is a part of the name. "Tomasz Nunez:
         # address please" must not be answered with the address of "Nunez".
-        if span[0] != 1 or not is_open(request, *span, first_word=True):
+        if span.first != 1 or not is_open(request, *span, first_word=True):
             return False
         return not self._is_untaken(request.words[0])
 
@@ -198,7 +198,7 @@ class Provenance:
         span = request.find(text)
         if span is None:
             return False
-        following = after_name(request, span[1])
+        following = after_name(request, span.last)
         if not following or self._is_untaken(following):
             return False
         # If names came before several different words, a new word is one more of them: "to Bob presently".
@@ -277,7 +277,7 @@ def _word_after(request: str, value: str) -> str:
     span = text.find(value)
     if span is None:
         return TEXT_END
-    return right_of(text, span[1])
+    return right_of(text, span.last)
 
 
 @cached(mebibytes=4)

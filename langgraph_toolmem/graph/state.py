@@ -12,6 +12,7 @@ from operator import is_
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.graph.records import ReadEvent, as_it_is
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, SeenInput
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
@@ -232,8 +233,7 @@ class Folds:
             # Moved to the end, so that the first of the dictionary is the least recently read.
             self._kept.pop(thread, None)
             self._kept[thread] = run.events[:count], state.copy()
-            if len(self._kept) > self.max_threads:
-                del self._kept[next(iter(self._kept))]
+            drop_oldest(self._kept, self.max_threads)
 
     def of(self, run: Run, read: ReadEvent = as_it_is) -> RunState:
         """Return the state after a run; see `RunState.of`."""

@@ -17,10 +17,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import CASES, CaseIndex
-from langgraph_toolmem.graph.events import Event, Forgotten, Plain, PlainRecord, Record, reader, without
+from langgraph_toolmem.graph.events import (
+    Event,
+    Forgotten,
+    Plain,
+    PlainRecord,
+    Record,
+    plain_of,
+    reader,
+    records_of,
+    without,
+)
 from langgraph_toolmem.graph.shapes import CellShape
 from langgraph_toolmem.graph.state import slot_key
 
@@ -119,9 +130,7 @@ class CountTable:
         return self.rows.get(key) or {}
 
     def _shrink(self) -> None:
-        totals: dict[str, float] = {}
-        for key, row in self.rows.items():
-            totals[key] = sum(map(sum, row.values()))
+        totals = {key: sum(map(sum, row.values())) for key, row in self.rows.items()}
         excess = len(self.rows) - self.max_rows
         # Of equal totals the first comes first: the older one.
         for key in heapq.nsmallest(excess, totals, key=totals.__getitem__):
@@ -143,7 +152,7 @@ def _rarest(row: Mapping[str, list[float]]) -> str:
 
 
 @dataclass(slots=True)
-class Contributors:
+class Contributors(PlainRecord):
     """The runs and users that an item comes from: up to 3 of each.
 
     The smallest digests are kept, so that the result does not depend on the order of arrival.
@@ -245,20 +254,11 @@ class ContributorTable:
         return removed
 
     def to_plain(self) -> dict[str, dict[str, list[list[str]]]]:
-        plain: dict[str, dict[str, list[list[str]]]] = {}
-        for key, row in self.rows.items():
-            plain_row = plain[key] = {}
-            for item, contributors in row.items():
-                plain_row[item] = [contributors.runs, contributors.users]
-        return plain
+        return {key: plain_of(row) for key, row in self.rows.items()}
 
     def load(self, plain: dict[str, dict[str, list[list[str]]]]) -> None:
         """Replace all rows by plain ones of the shape `shapes.CONTRIBUTORS`."""
-        self.rows = {}
-        for key, plain_row in plain.items():
-            row = self.rows[key] = {}
-            for item, (runs, users) in plain_row.items():
-                row[item] = Contributors(runs, users)
+        self.rows = {key: records_of(Contributors, row) for key, row in plain.items()}
 
 
 def _least_supported(row: Mapping[str, Contributors]) -> str:
@@ -491,8 +491,7 @@ class ToolGraph(_Parts):
             if number in self._seen:
                 return False
             self._seen[number] = None
-            if len(self._seen) > GRAPH_LIMITS.seen:
-                del self._seen[next(iter(self._seen))]
+            drop_oldest(self._seen, GRAPH_LIMITS.seen)
         for event in record:
             kind = type(event)
             values = reader(kind)(event)
@@ -572,8 +571,7 @@ class ToolGraph(_Parts):
                 user = min(user, record.owner)
             record.owner = user
         # The first of the dictionary came earliest.
-        if len(self.runs) > GRAPH_LIMITS.runs:
-            del self.runs[next(iter(self.runs))]
+        drop_oldest(self.runs, GRAPH_LIMITS.runs)
 
     def _add_verdict(
         self, run: str, score: float, comment: str | None, user: str | None, weight: float, when: float
@@ -720,7 +718,7 @@ class ToolGraph(_Parts):
 
     def to_state(self) -> dict[str, Any]:
         return super().to_state() | {
-            "runs": {run: record.to_plain() for run, record in self.runs.items()},
+            "runs": plain_of(self.runs),
             "cases": self.cases.to_plain(),
             "seen": struct.pack(f"<{len(self._seen)}Q", *self._seen),
             "tables": self._unclaimed | {name: table.to_state() for name, table in self._tables.items()},
@@ -731,7 +729,7 @@ class ToolGraph(_Parts):
         """Replace everything except tables that are not in the state; raise GraphFileError if it has another shape."""
         shapes.refuse(state, {**self.parts, **self._others})
         super().load(state)
-        self.runs = {run: KeptRun.from_plain(plain) for run, plain in state["runs"].items()}
+        self.runs = records_of(KeptRun, state["runs"])
         self.cases.load(state["cases"])
         # Each of up to 2 million keys takes 8 bytes of the snapshot, not 16 digits.
         count = len(state["seen"]) // struct.calcsize("Q")

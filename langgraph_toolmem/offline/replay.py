@@ -435,6 +435,8 @@ class _Replay:
         self._memory = memory
         self._policy = policy.with_(audit_rate=0.0)
         self._model_input = UNSEEN
+        # The office's dates are relative to a day that only its prompt names: with the prompt 5.2 of 100 turns are
+        # right, without it 3.9.
         if system is not None:
             self._model_input = ModelInput(system, complete=True)
         self._prefetch = prefetch

@@ -228,9 +228,7 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
         return name != START, -calls[name], name
 
     names = sorted(calls, key=start_then_most_used)[: PAGE_LIMITS.tools]
-    index: dict[str, int] = {}
-    for number, name in enumerate(names):
-        index[name] = number
+    index = {name: number for number, name in enumerate(names)}
     depth, changing = depths(names, view.edges), report["inertia"].get("changing", {})
     tools = []
     for name in names:
@@ -260,9 +258,7 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
 def _calls_of_tools(report: Report, view: GraphView) -> dict[str, int]:
     """Return the number of calls of each tool in the report, in the graph, or at the end of an edge."""
     # The graph's counts come first: they are the sums of its arrows.
-    calls: dict[str, int] = {}
-    for name, counts in view.tools.items():
-        calls[name] = counts.calls
+    calls = {name: counts.calls for name, counts in view.tools.items()}
     others = list(report.tools)
     for edge in view.edges:
         others += [edge.source, edge.target]

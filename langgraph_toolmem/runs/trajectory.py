@@ -34,6 +34,7 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, digest, identity_of, looks_unique
 from langgraph_toolmem.runs.messages import (
@@ -785,7 +786,7 @@ class ExecutionLog:
             with self._lock:
                 self.prefixes.pop(key, None)
                 self.prefixes[key] = reading.prefix
-                _bound(self.prefixes, self.max_threads)
+                drop_oldest(self.prefixes, self.max_threads)
         if thread_id is None:  # without a thread id, its calls identify the thread
             self._note_heads(run)
         return run
@@ -823,21 +824,21 @@ class ExecutionLog:
         for step in turn.steps:
             if looks_unique(step.call_id) and step.call_id not in self.heads:
                 self.heads[step.call_id] = asked
-                _bound(self.heads, self.max_kept)
+                drop_oldest(self.heads, self.max_kept)
 
     def saw(self, step: str, execution: Execution) -> None:
         self._changes += 1
         self._drop_prefixes_with(step)
         self.executions.pop(step, None)
         self.executions[step] = execution
-        _bound(self.executions, self.max_kept)
+        drop_oldest(self.executions, self.max_kept)
 
     def begins(self, turn: str) -> None:
         """Record that a recorder watches this turn from its beginning, before any history contains it."""
         if turn not in self.turns:
             self._drop_prefixes_with(turn)
             self.turns[turn] = None
-            _bound(self.turns, self.max_kept)
+            drop_oldest(self.turns, self.max_kept)
 
 
 def _key_of(history: Sequence[Any], thread_id: str | None) -> Hashable:
@@ -864,8 +865,3 @@ def last_step(run: Run, call_id: str) -> LastStep | None:
                     return LastStep(event, step)
             return None
     return None
-
-
-def _bound(kept: dict[Any, Any], most: int) -> None:
-    if len(kept) > most:
-        del kept[next(iter(kept))]

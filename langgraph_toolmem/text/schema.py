@@ -200,10 +200,7 @@ def _properties(place: _Place, properties: Mapping[str, Any], required: Any) -> 
     before = ""
     if place.path:
         before = f"{place.path}."
-    inside = []
-    for name, inner in properties.items():
-        inside.append(_Place(f"{before}{name}", inner, name in names, None))
-    return inside
+    return [_Place(f"{before}{name}", inner, name in names, None) for name, inner in properties.items()]
 
 
 def _leaf(place: _Place, schema: Mapping[str, Any]) -> Leaf:

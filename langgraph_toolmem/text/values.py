@@ -136,6 +136,13 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
     return " ".join("".join(parts).split())
 
 
+class WordSpan(NamedTuple):
+    """The first and the last word of a part of a text."""
+
+    first: int
+    last: int
+
+
 class _TextSlot(NamedTuple):
     """A span of a text that a label replaces."""
 
@@ -240,7 +247,7 @@ class Text:
         """Return the original text from word `first` to word `last`, both included."""
         return self.raw[self.starts[first] : self.ends[last]]
 
-    def find(self, value: str) -> tuple[int, int] | None:
+    def find(self, value: str) -> WordSpan | None:
         """Return the word span whose text equals `value`, ignoring case, or None."""
         # Longer values are prose, not values that a request names.
         max_chars, max_words = 400, 40
@@ -253,7 +260,7 @@ class Text:
             end = first + len(wanted)
             # Words are compared in lower case; the caller compares the case.
             if self.words[first:end] == wanted:
-                return first, end - 1
+                return WordSpan(first, end - 1)
         return None
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import ObservedSpan, history_of, read_observations
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields
 
 
-def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_traces(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     groups: dict[str, Any] = {}
     # By trace and span: if a span is logged at its start and its end, the end counts, which has the output.
     spans: dict[Any, tuple[int, Fields]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, joined_text
 
 _ROLE_OF_TYPE: Final = {"UserMessage": "user", "SystemMessage": "system", "AssistantMessage": "assistant"}
@@ -60,7 +60,7 @@ class _MessageParts:
         )
 
 
-def _read_states(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_states(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         agents = record.get("agent_states")
         if not isinstance(agents, dict):

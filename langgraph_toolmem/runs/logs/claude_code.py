@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from langgraph_toolmem.runs.logs.anthropic import read_blocks
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 
 
@@ -17,7 +17,7 @@ class _Session:
     transcript: Transcript = field(default_factory=Transcript)
 
 
-def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_sessions(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     sessions: dict[str, _Session] = {}
     roots: dict[str, str] = {}  # a message's first ancestor: it names a sub-agent's conversation
     other_lines = Transcript()

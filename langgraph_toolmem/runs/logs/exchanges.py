@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.observed import history_of
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, TranscriptSnapshot, decoded, first_of, latest_snapshots
 
 
-def _read_exchanges(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_exchanges(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     snapshots = []
     histories: dict[str, list[Any]] = {}  # by the id of the response that ends them
     for line, record in objects_of(records):

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError, LogError
 from langgraph_toolmem.runs.logs.formats import unwrap
-from langgraph_toolmem.runs.logs.shapes import Value
+from langgraph_toolmem.runs.logs.shapes import NumberedRecord, numbered
 
 _SPACE: Final = re.compile(r"\s*")
 
 
-def read_records(path: Path) -> list[Value]:
+def read_records(path: Path) -> list[NumberedRecord]:
     """Return line number and record of everything in a file.
 
     Raises:
@@ -33,13 +33,13 @@ def read_records(path: Path) -> list[Value]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     content = content.removeprefix(codecs.BOM_UTF8)
-    lines: list[Value] = []
+    lines: list[NumberedRecord] = []
     # Only a line feed ends a line: `splitlines` would also split at separators that JSON texts may contain.
     for number, line in enumerate(content.split(b"\n"), start=1):
         if line.strip():
-            lines.append((number, _json(line)))
+            lines.append(NumberedRecord(number, _json(line)))
     # The first line is not JSON by itself: the file may be one text of many lines, or several of them.
-    if lines and isinstance(lines[0][1], LogError):
+    if lines and isinstance(lines[0].record, LogError):
         lines = read_documents(content.decode(errors="replace")) or lines
     return unwrap(lines)
 
@@ -55,7 +55,7 @@ def _json(line: bytes) -> Any:
         return LogError(f"not JSON ({error}); write one run a line", line=0)
 
 
-def read_documents(text: str) -> list[Value]:
+def read_documents(text: str) -> list[NumberedRecord]:
     """Return the values of one JSON text, or of several of many lines; [] if the text is neither."""
     values, decoder = list[Any](), json.JSONDecoder()
     position = _end_of_space(text, 0)
@@ -66,7 +66,7 @@ def read_documents(text: str) -> list[Value]:
             position = _end_of_space(text, end)
     except (ValueError, RecursionError):
         return []
-    return list(enumerate(values, start=1))
+    return numbered(values)
 
 
 def _end_of_space(text: str, start: int) -> int:

@@ -16,7 +16,7 @@ from langgraph_toolmem.runs.logs.gemini import SESSIONS
 from langgraph_toolmem.runs.logs.langfuse import LANGFUSE
 from langgraph_toolmem.runs.logs.langsmith import LANGSMITH
 from langgraph_toolmem.runs.logs.responses import CODEX
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, describe_nearest, dicts, has_shape
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, describe_nearest, dicts, has_shape, numbered
 from langgraph_toolmem.runs.logs.sharegpt import CONVERSATIONS, TOOLBENCH
 from langgraph_toolmem.runs.logs.spans import SPANS
 from langgraph_toolmem.runs.logs.swe_agent import SWE_AGENT
@@ -26,7 +26,7 @@ _SAMPLE: Final = 50
 """Number of records that are read to find the format: sessions and traces begin with lines of other kinds."""
 
 
-def _read_plain(records: list[Value]) -> Iterator[tuple[int, Any]]:
+def _read_plain(records: list[NumberedRecord]) -> Iterator[tuple[int, Any]]:
     for line, record in records:
         if isinstance(record, dict) and "messages" not in record and "conversation" in record:
             record = {**record, "messages": record["conversation"]}
@@ -49,35 +49,32 @@ def format_of(record: Any) -> LogFormat | None:
     return None
 
 
-def unwrap(records: list[Value]) -> list[Value]:
+def unwrap(records: list[NumberedRecord]) -> list[NumberedRecord]:
     """Return the records in a file that is one list, or one object with a list of them, without their envelopes."""
-    unwrapped = []
-    for line, record in _one_by_one(records):
-        unwrapped.append((line, _without_envelope(record)))
-    return unwrapped
+    return [NumberedRecord(line, _without_envelope(record)) for line, record in _one_by_one(records)]
 
 
-def _one_by_one(records: list[Value]) -> list[Value]:
+def _one_by_one(records: list[NumberedRecord]) -> list[NumberedRecord]:
     if len(records) != 1:
         return records
     line, whole = records[0]
     if isinstance(whole, list) and _holds_records(whole):
-        return list(enumerate(whole, start=1))
+        return numbered(whole)
     if isinstance(whole, dict) and format_of(whole) is None:
         return _listed_in(line, whole) or records
     return records
 
 
-def _listed_in(line: int, whole: Fields) -> list[Value]:
+def _listed_in(line: int, whole: Fields) -> list[NumberedRecord]:
     """Return the records in an object's first list with records, or the object as one run, or []."""
     for inner in whole.values():
         entries = dicts(inner)
         if not entries:
             continue
         if _has_known_record(entries):
-            return list(enumerate(inner, start=1))
+            return numbered(inner)
         if _holds_messages(inner):
-            return [(line, {**whole, "messages": inner})]
+            return [NumberedRecord(line, {**whole, "messages": inner})]
     return []
 
 
@@ -115,16 +112,16 @@ def _holds_messages(entries: list[Any]) -> bool:
     return any(dialect_of(entry) is not None for entry in entries[:_SAMPLE])
 
 
-def recognise(records: Iterable[Value]) -> LogFormat:
+def recognise(records: Iterable[NumberedRecord]) -> LogFormat:
     """Return the format of a file: that of the first record with a known one, otherwise plain runs."""
-    for _, record in islice(records, _SAMPLE):
-        known = format_of(record)
+    for numbered_record in islice(records, _SAMPLE):
+        known = format_of(numbered_record.record)
         if known is not None:
             return known
     return PLAIN_RUNS
 
 
-def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any]]:
+def read_runs(records: list[NumberedRecord], known: LogFormat) -> Iterator[tuple[int, Any]]:
     """Yield line number and fields of each run, or a `LogError` for an unreadable record."""
     if known is PLAIN_RUNS:
         yield from known.read(records)
@@ -134,7 +131,7 @@ def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any
             yield line, record
     line = 1
     if records:
-        line = records[0][0]
+        line = records[0].line
     try:
         yield from known.read(records)
     # A reader expects the format as its program writes it, without checking types: other shapes raise this error.

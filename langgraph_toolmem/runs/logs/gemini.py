@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 
 _PART_FIELDS: Final = ("text", "functionCall", "functionResponse", "function_call", "function_response", "inlineData")
@@ -41,7 +41,7 @@ def _has_failed(answer: Any) -> bool:
     return isinstance(answer, dict) and bool(answer.get("error"))
 
 
-def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_sessions(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         contents = []
         for event in dicts(record["events"]):

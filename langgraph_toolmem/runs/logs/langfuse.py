@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import ObservedSpan, history_of, read_observations
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, inner_object
 
 
-def _read_traces(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_traces(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     yield from read_observations(_observations(records))
 
 
-def _observations(records: list[Value]) -> Iterator[ObservedSpan]:
+def _observations(records: list[NumberedRecord]) -> Iterator[ObservedSpan]:
     for line, record in objects_of(records):
         trace = inner_object(record, "trace")
         steps = record.get("observations", trace.get("observations"))

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.chat import message_of_pair
 from langgraph_toolmem.runs.logs.dialects import transcribe
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, TranscriptSnapshot, first_of, latest_snapshots
 
 
-def _read_runs(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_runs(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     traces: dict[str, _Trace] = {}
     for line, run in objects_of(records):
         trace_id = str(run.get("trace_id") or run.get("id") or line)

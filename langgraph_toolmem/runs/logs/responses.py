@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, objects_of
+from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, NumberedRecord, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript, is_text, joined_text
 
 # Reasoning, approvals, and tools that OpenAI executes itself: they are not calls of the agent.
@@ -45,7 +45,7 @@ def _leave_out(item: Fields, transcript: Transcript) -> None:
     transcript.leave_out(f"{item['type']!r} items")
 
 
-def _read_codex(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_codex(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     """Yield the session of a file; other lines repeat its items for the screen or contain settings."""
     items, first, session = [], 0, None
     for line, record in objects_of(records):

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 
-Value: TypeAlias = tuple[int, Any]
-"""Line number and record; a `LogError` for an unreadable one."""
 Signature: TypeAlias = tuple[str, ...]
 """Places that a record has: ``a.b`` is a key in an object, ``a[].b`` one in an element of a list, ``a=x|y`` a value."""
+
+
+class NumberedRecord(NamedTuple):
+    """A record of a file with its line number, or a `LogError` for an unreadable record."""
+
+    line: int
+    record: Any
+
+
+def numbered(records: Iterable[Any]) -> list[NumberedRecord]:
+    """Return records with their places, from 1."""
+    return [NumberedRecord(*place) for place in enumerate(records, start=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class LogFormat:
 
     name: str
     signatures: tuple[Signature, ...]
-    read: Callable[[list[Value]], Iterator[tuple[int, Fields]]]
+    read: Callable[[list[NumberedRecord]], Iterator[tuple[int, Fields]]]
 
 
 def has_shape(value: Any, signatures: Iterable[Signature]) -> bool:
@@ -112,7 +122,7 @@ def dicts(values: Any) -> list[Fields]:
     return [value for value in values if isinstance(value, dict)]
 
 
-def objects_of(records: Iterable[Value]) -> Iterator[tuple[int, Fields]]:
+def objects_of(records: Iterable[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     """Yield the records that are objects."""
     for line, record in records:
         if isinstance(record, dict):

@@ -9,7 +9,7 @@ from typing import Final
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.logs.dialects import transcribe
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import (
     Fields,
     Transcript,
@@ -24,7 +24,7 @@ _ACTION: Final = re.compile(
 _RESULT_ROLES: Final = ("function", "observation", "tool", "function_response")
 
 
-def _read_conversations(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_conversations(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         # There are no ids: a result answers the latest call.
         transcript, waiting = Transcript(), ""
@@ -62,7 +62,7 @@ def _first_object(text: str) -> object:
         return text
 
 
-def _read_answers(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_answers(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     """Yield the histories of ToolBench's answer files: one for each answer of the model, branches included."""
     for line, record in objects_of(records):
         answer = record["answer_generation"]

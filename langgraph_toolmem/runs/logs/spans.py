@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.observed import ObservedSpan, messages_of, read_observations
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, decoded, first_of, inner_object, is_text, joined_text
 
 _EVENT_ROLES: Final = {
@@ -22,7 +22,7 @@ _EVENT_ROLES: Final = {
 }
 
 
-def _read_spans(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_spans(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     logged: defaultdict[str, list[Fields]] = defaultdict(list)  # log records by the span they belong to
     spans: list[tuple[int, Fields]] = []
     for line, record in objects_of(records):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from langgraph_toolmem.runs.logs.dialects import transcribe
-from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.shapes import LogFormat, NumberedRecord, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields
 
 
-def _read_trajectories(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+def _read_trajectories(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
     for line, record in objects_of(records):
         history = dicts(record.get("history")) or dicts(record.get("messages"))
         # The prompt may contain a whole demonstration, whose calls the model did not make.
