@@ -5,8 +5,8 @@
 Each trial takes the folder of a memory with all methods, closed or as a kill leaves it, and changes one file by its
 seed: bits, pages and cuts of ``memory.db``, the snapshots and the files of Chroma; a pickle with a right checksum and
 hostile content; SQL run in ``memory.db`` or in Chroma's database by another program; cells of the rows of texts. A
-process of its own opens the folder, predicts, recalls, plans, runs an agent with all features, learns, reports, closes
-the memory and opens it again. Counted are:
+child process opens the folder, predicts, recalls, plans, runs an agent with all features, learns, reports, closes
+the memory and opens it again. A process does twenty trials, or as many as it survives. Counted are:
 
 - hangs: trials of more than 5 seconds of the processor;
 - ends: trials in which the process ended, the agent raised, or opening or closing did, but for `StorageError` of an
@@ -58,6 +58,8 @@ SNAPSHOTS: Final = (40, 80, 120)
 """Events after which a snapshot is written."""
 HANG_SECONDS: Final = 5.0
 KILL_SECONDS: Final = 60
+TRIALS_OF_A_PROCESS: Final = 20
+"""Chroma keeps some 3 MB of each folder that a process opened."""
 LATER: Final = 3
 PEOPLE: Final = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
 ROWS: Final = 8
@@ -545,27 +547,56 @@ def live(template: Template, folder: Path, trial: Trial) -> None:
     trial.silent = 0 if problems or trial.kind == "pickle" else len(lost)
 
 
-def attempt(templates: Sequence[Template], place: Path, seed: int) -> Trial:
-    """Do a trial in a process of its own."""
-    trial, folder, answer = Trial(seed), place / f"trial-{seed}", place / f"trial-{seed}.json"
-    begun = time.monotonic()
+def attempt(template: Template, folder: Path, trial: Trial) -> None:
+    """Do a trial, and note what raised."""
+    signal.alarm(KILL_SECONDS)
+    try:
+        live(template, folder, trial)
+    except Exception as error:  # noqa: BLE001 - counted
+        trial.ended = f"{type(error).__name__}: {error}"[:300]
+    signal.alarm(0)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def attempts(templates: Sequence[Template], place: Path, seeds: Sequence[int]) -> list[Trial]:
+    """Do trials one after another in a process of their own; end with the one that ends the process."""
+    answers = place / "answers.jsonl"
+    answers.unlink(missing_ok=True)
 
     def do() -> None:
-        signal.alarm(KILL_SECONDS)
-        try:
-            live(templates[seed % len(templates)], folder, trial)
-        except Exception as error:  # noqa: BLE001 - counted
-            trial.ended = f"{type(error).__name__}: {error}"[:300]
-        answer.write_text(json.dumps(asdict(trial)))
+        with answers.open("a") as file:
+            for seed in seeds:
+                trial = Trial(seed)
+                attempt(templates[seed % len(templates)], place / f"trial-{seed}", trial)
+                print(json.dumps(asdict(trial)), file=file, flush=True)
 
+    begun = time.monotonic()
     status = in_child(do)
-    if answer.exists():
-        trial = Trial(**json.loads(answer.read_text()))
-        answer.unlink()
-    else:
-        trial.ended, trial.seconds = f"signal {status & 127}", time.monotonic() - begun
-    shutil.rmtree(folder, ignore_errors=True)
-    return trial
+    lines = answers.read_text().splitlines()
+    trials = [Trial(**json.loads(line)) for line in lines]
+    if len(trials) < len(seeds):
+        seed = seeds[len(trials)]
+        seconds = time.monotonic() - begun
+        trials.append(Trial(seed, ended=f"signal {status & 127}", seconds=seconds))
+        shutil.rmtree(place / f"trial-{seed}", ignore_errors=True)
+    return trials
+
+
+def campaign(templates: Sequence[Template], place: Path, seeds: Sequence[int]) -> Iterator[Trial]:
+    """Yield the trials of all seeds.
+
+    A process takes half the time for a trial from its second one on: it has compiled its expressions and has Chroma
+    loaded. A trial that is bad as one of several is done again alone, so that the other folders are no part of it.
+    """
+    done = 0
+    while done < len(seeds):
+        trials = attempts(templates, place, seeds[done : done + TRIALS_OF_A_PROCESS])
+        done += len(trials)
+        for trial in trials:
+            yield trial
+            if trial.bad:
+                [alone] = attempts(templates, place, [trial.seed])
+                print(f"alone: {alone}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -578,10 +609,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         templates = make_templates(Path(place))
         seeds = range(options.seed, options.seed + options.files)
         trials = list[Trial]()
-        for seed in seeds:
-            trials.append(attempt(templates, Path(place), seed))
-            if trials[-1].bad or trials[-1].raised:
-                print(trials[-1], file=sys.stderr, flush=True)
+        for trial in campaign(templates, Path(place), seeds):
+            trials.append(trial)
+            if trial.bad or trial.raised:
+                print(trial, file=sys.stderr, flush=True)
     bad = [each for each in trials if each.bad]
     columns = (
         "files",
