@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib import metadata
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -53,12 +54,21 @@ def packages() -> list[dict[str, Any]]:
     """Return the packages that the installed distribution names, required ones first, each with its smallest extra."""
     from packaging.requirements import Requirement
 
-    described = dict[str, dict[str, Any]]()
-    for text in sorted(metadata.requires(DISTRIBUTION) or (), key=_extra_of):
+    named = list[tuple[str, Requirement]]()
+    for text in metadata.requires(DISTRIBUTION) or ():
         need, extra = Requirement(text), _extra_of(text)
         if extra not in _INTERNAL and need.name != DISTRIBUTION:
-            described[need.name] = _package(need, extra)
-    return list(described.values())
+            named.append((extra, need))
+    sizes = Counter(extra for extra, _ in named)
+    sizes[""] = 0  # a package that is always needed is no extra, whatever extras name it too
+
+    def smallest_first(extra_and_need: tuple[str, Requirement]) -> tuple[int, str]:
+        return sizes[extra_and_need[0]], extra_and_need[0]
+
+    described = dict[str, dict[str, Any]]()
+    for extra, need in sorted(named, key=smallest_first):
+        described.setdefault(need.name, _package(need, extra))
+    return sorted(described.values(), key=itemgetter("extra"))
 
 
 def _extra_of(requirement: str) -> str:

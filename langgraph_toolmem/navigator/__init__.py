@@ -347,9 +347,11 @@ class Navigator(Method):
         """Return the table of scores of links that `hgt.train_links` keeps in this memory."""
         from langgraph_toolmem.papers.naviagent.learned import TrainedLinks
 
-        if self._links is None:
-            self._links = TrainedLinks(self.core)
-        return self._links
+        # In a memory in RAM the table is in the object itself: of two objects one would lose what it is given.
+        with self.core.lock:
+            if self._links is None:
+                self._links = TrainedLinks(self.core)
+            return self._links
 
     @property
     def learned(self) -> LinkScores | None:

@@ -215,6 +215,7 @@ class ChromaAccess:
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
         read_only: If True, do not write.
         turns: returns how often any process wrote to the embedded Chroma.
+        problems: takes damage that is found. Defaults to a list of its own.
 
     Attributes:
         given: True if the client was given: other processes may write to the same Chroma.
@@ -234,6 +235,7 @@ class ChromaAccess:
         client: Any | None = None,
         read_only: bool = False,
         turns: Callable[[], int] = no_turns,
+        problems: list[str] | None = None,
     ) -> None:
         if inspect.isawaitable(client) or inspect.iscoroutinefunction(getattr(client, "get_collection", None)):
             raise ConfigurationError(
@@ -241,7 +243,9 @@ class ChromaAccess:
                 "the memory's async methods call it in threads."
             )
         self.read_only = read_only
-        self.problems: list[str] = []
+        if problems is None:
+            problems = []
+        self.problems = problems
         self.given = client is not None
         self._given_client = client
         self._turns = turns

@@ -64,9 +64,16 @@ class IndexedVectors(VectorStore):
         read_only: bool = False,
         at_behind: Callable[[str], object] = ignore,
     ) -> None:
-        self.table = RowTable(folder, read_only=read_only)
-        super().__init__(folder, embedder=embedder, namespace=namespace, read_only=read_only, turns=self.table.turns)
-        self.table.problems = self.chroma.problems  # sentences for a person
+        problems: list[str] = []  # of the table and of Chroma: sentences for a person
+        self.table = RowTable(folder, read_only=read_only, problems=problems)
+        super().__init__(
+            folder,
+            embedder=embedder,
+            namespace=namespace,
+            read_only=read_only,
+            turns=self.table.turns,
+            problems=problems,
+        )
         self.at_behind = at_behind
 
     @property

@@ -126,8 +126,8 @@ class RowTable(Database):
         """,
     }
 
-    def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
-        super().__init__(folder, read_only=read_only)
+    def __init__(self, folder: Path | None, *, read_only: bool = False, problems: list[str] | None = None) -> None:
+        super().__init__(folder, read_only=read_only, problems=problems)
         self._begun = False
         self._damaged: set[int] = set()
 

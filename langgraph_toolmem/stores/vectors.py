@@ -94,7 +94,7 @@ class VectorStore:
     Args:
         folder: the memory's folder. None without a client means in memory, where two stores share nothing.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
-        turns: see `ChromaAccess`.
+        turns, problems: see `ChromaAccess`.
 
     Attributes:
         chroma: opens and closes Chroma, and owns the right to write.
@@ -109,8 +109,9 @@ class VectorStore:
         namespace: tuple[str, ...],
         read_only: bool = False,
         turns: Callable[[], int] = no_turns,
+        problems: list[str] | None = None,
     ) -> None:
-        self.chroma = ChromaAccess(folder, client=client, read_only=read_only, turns=turns)
+        self.chroma = ChromaAccess(folder, client=client, read_only=read_only, turns=turns, problems=problems)
         self.embedder = embedder
         self.namespace = namespace
         self._owner = True

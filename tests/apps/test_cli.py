@@ -499,6 +499,24 @@ def test_doctor_names_missing_and_old_packages(
     assert by_name["chromadb"]["problem"] is None
 
 
+def test_doctor_names_the_smallest_extra_and_what_is_always_needed(
+    packages: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An extra that names a required package too hid that the package is missing."""
+    of_agents = ['chromadb>=1.5; extra == "agents"', 'langchain>=1.4; extra == "agents"']
+    needs = [*of_agents, 'chromadb>=1.5; extra == "memory"', 'numpy>=1.26; extra == "zoo"', "numpy>=1.26"]
+    monkeypatch.setattr(metadata, "requires", lambda _: needs)
+    del packages["numpy"]
+    named = {each["name"]: each for each in health.packages()}
+    assert {name: each["extra"] for name, each in named.items()} == {
+        "numpy": "",
+        "chromadb": "memory",
+        "langchain": "agents",
+    }
+    assert next(iter(named)) == "numpy"
+    assert named["numpy"]["problem"].startswith("numpy is not installed")
+
+
 @pytest.mark.usefixtures("packages", "forked_checks")
 def test_doctor_looks_at_the_usual_folder_and_makes_none(
     tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from letters import Letters
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.stores import chroma, indexed, vectors
 from langgraph_toolmem.stores.chroma_collections import CollectionLabel, collection_name, create_collection
+from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -320,6 +321,17 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
         pytest.raises(StorageError, match=r"Chroma in .*could not open.*toolmem doctor.*--rebuild"),
     ):
         store.upsert("entries", [VectorItem("a", "a")])
+
+
+def test_damage_of_rows_and_of_chroma_is_named_in_one_list(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"SQLite format 3\0" + b"damaged" * 900)
+    chroma_folder = tmp_path / "chroma"
+    chroma_folder.mkdir()
+    (chroma_folder / "chroma.sqlite3").write_bytes(b"no database" * 900)
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        store.upsert("entries", [VectorItem("a", "a")])
+        assert [problem.split()[0] for problem in store.chroma.problems] == [NAME, "chroma.sqlite3"]
+        assert store.scoped(("other",)).table.problems == store.chroma.problems
 
 
 def test_a_collection_replaced_by_another_handle_is_found_again(store: IndexedVectors) -> None:

@@ -6,12 +6,14 @@ For any arguments of a model, a call ends in an answer or in an error that the m
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.answers import Answer, Intake
 from langgraph_toolmem.navigator.openapi.documents import Source
@@ -137,6 +139,7 @@ class _Http:
     async_client: httpx.AsyncClient | None
     timeout: float
     files: Path | None
+    making: threading.Lock = field(default_factory=threads.lock)
 
     def __post_init__(self) -> None:
         values: Mapping[str, str] = {}
@@ -156,19 +159,27 @@ class _Http:
     def call(self, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
         import httpx
 
-        if self.client is None:
-            self.client = httpx.Client(timeout=self.timeout)
-        request = self._request(operation, arguments, self.client)
+        client = self._client()
+        request = self._request(operation, arguments, client)
         # httpx's time-out applies to each read: a slow answer could be read for ever.
         answer = Intake(operation, time.monotonic() + self.timeout)
         try:
-            with self.client.stream(**request, follow_redirects=False) as response:
+            with client.stream(**request, follow_redirects=False) as response:
                 for chunk in response.iter_bytes():
                     if not answer.takes(chunk):
                         break
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             raise _failed(operation, error) from error
         return answer.read(response)
+
+    def _client(self) -> httpx.Client:
+        import httpx
+
+        # Calls of one answer run in threads: each would make a client, and connections of all but one stay open.
+        with self.making:
+            if self.client is None:
+                self.client = httpx.Client(timeout=self.timeout)
+            return self.client
 
     async def acall(self, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
         import httpx

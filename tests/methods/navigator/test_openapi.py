@@ -6,7 +6,9 @@ import asyncio
 import copy
 import json
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -684,6 +686,24 @@ def test_a_failed_answer_is_an_error_that_the_model_reads(asked: Any, way: str):
     gone = called(away, way)
     assert gone.status == "error"
     assert str(gone.content).startswith("GET /nothing could not be reached: ")
+
+
+def test_calls_of_several_threads_share_one_client(monkeypatch: pytest.MonkeyPatch):
+    made: list[httpx.Client] = []
+    make = httpx.Client
+
+    def slowly(**how: Any) -> httpx.Client:
+        time.sleep(0.05)
+        made.append(make(transport=httpx.MockTransport(lambda _: httpx.Response(200, json={"ok": True}))))
+        return made[-1]
+
+    monkeypatch.setattr(httpx, "Client", slowly)
+    document = {"paths": {"/a": {"get": {"operationId": "a"}}, "/b": {"get": {"operationId": "b"}}}}
+    tools = openapi_tools(document, base_url="http://x.test")
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda tool: called(tool, "sync").content, 4 * tools))
+    assert len(set(answers)) == 1
+    assert len(made) == 1
 
 
 def test_a_token_is_sent_as_bearer_and_where_an_operation_takes_one():
