@@ -11,11 +11,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MAX_WAL_BYTES: Final = 64 << 20
-"""A longer log is not read: each page takes 50 microseconds, and SQLite keeps a log at 4 MB if it can."""
+"""A longer log is not read: a page takes some 20 microseconds, and SQLite keeps a log at 4 MB if it can."""
 _LOG_HEAD: Final = struct.Struct(">8I")  # mark, format, size of a page, checkpoint, salts, checksum
 _FRAME_HEAD: Final = struct.Struct(">6I")  # number of the page, pages after a commit (else 0), salts, checksum
 
@@ -132,13 +136,31 @@ def _frames(log: memoryview, head: _Head) -> Iterator[_Frame]:
 
 
 def summed(order: str, start: Pair, data: memoryview) -> Pair:
-    """Return SQLite's checksum of a text of 32-bit words."""
-    first, second = start
-    words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
-    for one, other in zip(words, words, strict=True):
-        first = (first + one + second) & 0xFFFFFFFF
-        second = (second + other + first) & 0xFFFFFFFF
-    return first, second
+    """Return SQLite's checksum of a text of 32-bit words.
+
+    SQLite adds two words at a time: ``first += word + second``, then ``second += next_word + first``. So of N words the
+    j-th counts F(N−1−j) times in the first sum and F(N−j) times in the second, with Fibonacci's numbers F. Two products
+    take 10 µs a page. Adding word by word took 150: 2.5 s of a log of 64 MB, at each opening.
+    """
+    import numpy as np  # imported where it is used
+
+    words = np.frombuffer(data, dtype=f"{order}u4").astype(np.uint32)
+    numbers = _fibonacci_from_end(len(words))
+    before, last, after = map(int, numbers[[2, 1, 0]])
+    first = int(words @ numbers[2:]) + before * start[0] + last * start[1]
+    second = int(words @ numbers[1:-1]) + last * start[0] + after * start[1]
+    return first & 0xFFFFFFFF, second & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=8)
+def _fibonacci_from_end(words: int) -> NDArray[Any]:
+    """Return F(N+1), F(N), ... F(0) modulo 2^32 for N words."""
+    import numpy as np  # imported where it is used
+
+    numbers = [0, 1]
+    while len(numbers) < words + 2:
+        numbers.append((numbers[-2] + numbers[-1]) & 0xFFFFFFFF)
+    return np.array(numbers[::-1], dtype=np.uint32)
 
 
 def _whole_beginning(frames: list[_Frame]) -> list[_Frame]:

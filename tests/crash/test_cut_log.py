@@ -9,12 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from test_event_log import add, count, opened, store
 
 from langgraph_toolmem.stores import wal
 from langgraph_toolmem.stores.database import NAME
 
 HEAD, FRAME = 32, 24 + 4096
+WORD = st.integers(0, (1 << 32) - 1)
 
 
 def killed(folder: Path, events: int) -> Path:
@@ -126,3 +129,18 @@ def test_the_checksum_is_sqlites(tmp_path: Path) -> None:
     data = memoryview((killed(tmp_path, 2) / f"{NAME}-wal").read_bytes())
     order = ">" if struct.unpack_from(">I", data)[0] & 1 else "<"
     assert wal.summed(order, (0, 0), data[:24]) == struct.unpack_from(">2I", data, 24)
+
+
+@given(
+    st.binary(min_size=8, max_size=512).map(lambda data: data[: len(data) // 8 * 8]),
+    st.tuples(WORD, WORD),
+    st.sampled_from("<>"),
+)
+@example(b"\xff" * 65_536, ((1 << 32) - 1, (1 << 32) - 1), "<")
+def test_the_checksum_is_as_if_summed_word_by_word(data: bytes, start: tuple[int, int], order: str) -> None:
+    first, second = start
+    words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
+    for one, other in zip(words, words, strict=True):
+        first = (first + one + second) % (1 << 32)
+        second = (second + other + first) % (1 << 32)
+    assert wal.summed(order, start, memoryview(data)) == (first, second)
