@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, WeakValueDictionary
 
 import filelock
@@ -35,6 +35,9 @@ from langgraph_toolmem.stores.chroma_collections import CollectionLabel, is_not_
 from langgraph_toolmem.stores.database import opened_readonly
 from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 from langgraph_toolmem.stores.snapshot import free_name
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.stores.row_table import IndexProgress
 
 DATABASE: Final = "chroma.sqlite3"
 LOCK_ADVICE: Final = "Delete it if it is a folder or of another user, and put the memory on a disk that knows locks."
@@ -160,7 +163,7 @@ class SharedClient:
         writer: the right to write, while this process owns it.
         state: writes of all indexes when this process opened the client (`RowTable.turns`).
         opened: when the client was opened, by ``time.monotonic``.
-        turns: writes of the index when its collection was opened (`IndexProgress.turn`), by name.
+        seen: states of indexes when their collections were opened, by name.
         counted: collections whose texts this process counted.
         indexing: locked during a change of an index.
         gate: locked around `busy`.
@@ -178,7 +181,7 @@ class SharedClient:
         self.writer: filelock.BaseFileLock | None = None
         self.state = 0
         self.opened = -math.inf
-        self.turns: dict[str, int] = {}
+        self.seen: dict[str, IndexProgress] = {}
         self.items = ItemCache()
         self.counted: set[str] = set()
         self.indexing = threads.rlock()
@@ -471,7 +474,7 @@ class ChromaAccess:
             with shared.lock, self._translated("close"):
                 client, shared.client = shared.client, None
                 shared.collections.clear()
-                shared.turns.clear()
+                shared.seen.clear()
                 if client is None or self.given:
                     return
                 if self.folder is None or shared.writer is None or not self.folder.exists():

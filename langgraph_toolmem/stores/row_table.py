@@ -19,7 +19,9 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.stores.database import NAME, Database, Values
 
 MAX_NAMED: Final = 5
-"""Limit of damaged rows that problems name one by one."""
+"""Damaged rows that problems name one by one."""
+ALL_ROWS: Final = (1 << 62) - 1
+"""No row has a larger number."""
 _ROW_COLUMNS: Final = "number, id, key, part, text, metadata"
 
 
@@ -165,14 +167,16 @@ class RowTable(Database):
         return self._number("SELECT count(*) FROM rows WHERE collection = ?", (name,))
 
     def count_keys(self, name: str, *, indexed: bool = False) -> int:
-        """Return the number of different texts, now or when the index had reached its number."""
-        upto = (1 << 62) - 1  # no row has a larger number
+        """Return how many different texts there are, or were when the index came to its number."""
+        upto = ALL_ROWS
         if indexed:
             upto = self.progress(name).indexed
         return self._number("SELECT count(DISTINCT key) FROM rows WHERE collection = ? AND number <= ?", (name, upto))
 
-    def keys(self, name: str) -> set[str]:
-        return set(self._column("SELECT DISTINCT key FROM rows WHERE collection = ?", (name,)))
+    def keys(self, name: str, upto: int = ALL_ROWS) -> set[str]:
+        """Return the keys of texts whose rows go up to a number."""
+        sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND number <= ?"
+        return set(self._column(sql, (name, upto)))
 
     def keys_of_part(self, name: str, part: str, most: int) -> list[str]:
         """Return the keys of a part's texts, up to a limit."""
@@ -181,12 +185,12 @@ class RowTable(Database):
         sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key BETWEEN ? AND ? LIMIT ?"
         return self._column(sql, (name, f"{begin}-", f"{begin}.", most))
 
-    def live(self, name: str, keys: Collection[str]) -> set[str]:
-        """Return the given keys with a row."""
+    def live(self, name: str, keys: Collection[str], upto: int = ALL_ROWS) -> set[str]:
+        """Return those of some keys that have a row up to a number."""
         if not keys:
             return set()
-        sql = "SELECT DISTINCT key FROM rows WHERE collection = ? AND key IN (SELECT value FROM json_each(?))"
-        return set(self._column(sql, (name, json.dumps(list(keys)))))
+        wanted = "collection = ? AND number <= ? AND key IN (SELECT value FROM json_each(?))"
+        return set(self._column(f"SELECT DISTINCT key FROM rows WHERE {wanted}", (name, upto, json.dumps(list(keys)))))
 
     def ids(self, name: str, owner: str = "") -> list[str]:
         """Return ids in the order of their first arrival; those of an owner (digest) if one is named."""

@@ -221,6 +221,22 @@ def test_runs_of_two_processes_are_recalled_in_both_and_forgotten_by_either(
     assert left == set()
 
 
+def test_a_process_recalls_all_the_time_that_another_one_writes(workers: list[Child]) -> None:
+    """48 of 50 recalls failed, still six seconds after the last write."""
+    writer, reader = workers
+    writer.say("finish ann bak")
+    assert ask(writer, "recall ann bak") == "True 0.0"
+    for number in range(60):
+        writer.say(f"finish ann {number}")
+    writer.say("recall ann 59")
+    recalls = []
+    while writer.lines.empty():
+        recalls.append(ask(reader, "recall ann bak"))
+    assert set(recalls) == {"True 0.0"}
+    assert writer.line() == "True 0.0"
+    assert ask(reader, "recall ann 59") == "True 0.0"
+
+
 def test_a_writer_that_is_killed_again_and_again_lets_the_other_process_recall(
     workers: list[Child], tmp_path: Path
 ) -> None:
