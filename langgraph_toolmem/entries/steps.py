@@ -13,6 +13,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun, Method
 from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.entries import Entries, RecallPolicy
+from langgraph_toolmem.entries.entry import request_of
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import RUNS_HEAD, to_event, to_lines
@@ -128,7 +129,9 @@ class Preferences(Step[Entries]):
         self.keep = frozenset(names_given("keep", keep))
 
     def compute(self, call: Call) -> list[Preference]:
-        return self.method.preferences(call.messages, user_id=call.user_id, settle=False)
+        # With the thread: without it the whole history would be read again, here and by the next step.
+        request = request_of(self.core.read(call.messages, call.thread_id))
+        return self.method.preferences(request, user_id=call.user_id, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers, if known; at least one tool remains."""

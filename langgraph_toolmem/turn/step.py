@@ -178,6 +178,8 @@ class Step(SharedByCopies, ABC, Generic[M]):
 
     def on_trial(self, call: Call, lines: Sequence[Line]) -> list[Line]:
         """Return the lines whose items may be shown; items that are known to help come first (`core.trials`)."""
+        if not lines:
+            return []
         with self.errors:
             core = self.core
             state = core.state_of(core.read(call.messages, call.thread_id))
@@ -196,6 +198,8 @@ class Step(SharedByCopies, ABC, Generic[M]):
     def drawn(self, call: Call, lines: Sequence[Line]) -> list[Line]:
         """Return the lines that are not withheld in this episode, and record the draws."""
         items = [line.item for line in lines if line.item]
+        if not items:
+            return list(lines)
         # A draw that is not recorded cannot be compared later: if the record fails, all lines are shown.
         with self.errors:
             core = self.core

@@ -11,11 +11,12 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.text import MOST_COMPARED, identity_of
 from langgraph_toolmem.graph.cases import replacements
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.runs import messages
+from langgraph_toolmem.runs import messages, trajectory
 from langgraph_toolmem.runs.loops import LoopWatch
 from langgraph_toolmem.runs.messages import MAX_OPEN, output_of_text
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -175,6 +176,46 @@ def test_an_agent_with_a_large_value_takes_little_more_than_without_the_memory(w
         assert memory.report().turns == 4
         stored = sum(len(str(row)) for row in memory.core.jobs.queue.ask("SELECT * FROM rows"))
         assert stored < 2_000_000
+
+
+def test_of_many_blocks_the_ends_and_their_number_are_compared() -> None:
+    blocks = [{"type": "text", "text": f"{number} {LONG[:20_000]}"} for number in range(1_000)]
+    changed = [*blocks[:-1], {"type": "text", "text": "another"}]
+    several = [blocks, blocks[1:], blocks[:-1], changed, blocks[:63], blocks[:64], blocks[:65]]
+    identities = [identity_of(each) for each in several]
+    assert len(set(identities)) == len(several)
+    assert max(map(len, identities)) < 70 * 2 * MOST_COMPARED
+    assert identity_of(list(blocks)) == identities[0]
+
+
+def test_steps_read_the_beginning_of_a_thread_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture of 20 MB costs 0.06 s each time; before the first answer no parsed prefix is kept."""
+    read: list[Any] = []
+    media_of = trajectory.media_of
+
+    def counted(content: Any) -> str:
+        read.append(content)
+        return media_of(content)
+
+    monkeypatch.setattr(trajectory, "media_of", counted)
+
+    def look(name: str) -> str:
+        """Look something up."""
+        return name
+
+    def script(messages: Any, tools: Any) -> AIMessage:
+        return AIMessage("Done.") if messages[-1].type == "tool" else call_tool("look", name="7")
+
+    with ToolMemory.ephemeral(reads={"look"}) as memory:
+        features: Any = dict.fromkeys(("recall", "suggest", "planning", "reflect", "preferences"), True)
+        middleware = tool_memory_middleware(memory, outer=[], loop_guard=True, **features)
+        agent: Any = create_agent(ScriptedChatModel(script=script), [look], middleware=middleware)
+        picture = {"type": "image", "base64": "iVBORw0K", "mime_type": "image/png"}
+        asked = [{"type": "text", "text": "Look 7 up"}, picture]
+        for thread in "ab":
+            read.clear()
+            agent.invoke({"messages": [("user", asked)]}, {"configurable": {"thread_id": thread}})
+            assert 1 <= len(read) <= 3
 
 
 def test_a_value_that_is_not_read_is_given_to_no_other_call() -> None:
