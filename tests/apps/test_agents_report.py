@@ -11,6 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
 from langgraph_toolmem import InertiaPolicy, TokenPrice, ToolMemory
+from langgraph_toolmem.graph.events import Count, Event
+from langgraph_toolmem.inertia.budget import SHADOWED, Checked
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
@@ -144,3 +146,20 @@ def test_shadow_mode_says_how_many_tokens_it_would_have_saved() -> None:
         assert saved.calls > 0
         assert (saved.input_tokens, saved.output_tokens) == (900 * saved.calls, 30 * saved.calls)
         assert saved.money == pytest.approx(saved.calls * (900 * 2.0 + 30 * 10.0) / 1e6)
+
+
+@pytest.mark.parametrize("checks", [1_030, 20_000])
+def test_the_report_of_shadow_mode_counts_any_number_of_checks(checks: int) -> None:
+    """From 1,030 checks on the interval raised OverflowError, and the section was gone."""
+    with ToolMemory.ephemeral(reads={"find_*"}) as memory:
+        serve(agent_of(memory, InertiaPolicy(shadow=True)), orders(2))
+        right: list[Event] = []
+        for number in range(checks):
+            right += [Count("right"), Checked(number, 0, 0, SHADOWED)]
+        with memory.core.lock:
+            memory.core.apply(None, right)
+        report = memory.report()
+        counts = f"{checks:,} of {checks:,} checks right, at least 99 %"
+        assert counts in report.headline()
+        assert counts in str(report)
+        assert report["inertia"]["shadow_checks"]["right"] == checks
