@@ -724,11 +724,15 @@ class ThreadHistory(list[Any]):
     """The messages of one model call: they do not change during the call, and are compared with the thread once.
 
     The host's own list may change between two readings, so each reading compares it.
+
+    Attributes:
+        turn: identity of the latest user message, once it was asked for (`turn.hints.turn_of`).
     """
 
     reading: tuple[Any, ...] = ()
     run: Run
     prefix: Prefix | None = None
+    turn: str | None = None
 
     def plus(self, messages: Iterable[Any]) -> ThreadHistory:
         longer = ThreadHistory(self)
