@@ -84,6 +84,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs: `make dat
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.turn_cost
 	$(BIN)/python -m benchmarks.burst
+	$(BIN)/python -m benchmarks.large_values
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
 	$(BIN)/python -m benchmarks.tool_search
