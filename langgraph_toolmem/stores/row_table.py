@@ -22,6 +22,7 @@ MAX_NAMED: Final = 5
 """Damaged rows that problems name one by one."""
 ALL_ROWS: Final = (1 << 62) - 1
 """No row has a larger number."""
+DAMAGED_COLLECTION: Final = f"the label of a collection of texts in {NAME} is damaged"
 _ROW_COLUMNS: Final = "number, id, key, part, text, metadata"
 
 
@@ -158,9 +159,13 @@ class RowTable(Database):
         """Return every collection, by name."""
         sql = "SELECT name, kind, namespace, changed, indexed, turn, doomed FROM collections ORDER BY name"
         collections = []
-        for name, kind, namespace, changed, indexed, turn, doomed in self.ask(sql):
+        for name, kind, label, changed, indexed, turn, doomed in self.ask(sql):
+            namespace = _namespace_of(label)
+            if namespace is None or not _are_texts((name, kind, doomed)):
+                self._say(DAMAGED_COLLECTION)
+                continue
             progress = IndexProgress(changed, indexed, turn, doomed)
-            collections.append(StoredCollection(name, kind, tuple(json.loads(namespace)), progress))
+            collections.append(StoredCollection(name, kind, namespace, progress))
         return collections
 
     def count(self, name: str) -> int:
@@ -201,7 +206,14 @@ class RowTable(Database):
         """Return the namespaces with rows of an owner (digest), of all kinds."""
         sql = """SELECT DISTINCT namespace FROM collections JOIN rows ON collection = name
             WHERE instr(owners, ?) ORDER BY namespace"""
-        return [tuple(json.loads(namespace)) for namespace in self._column(sql, (_owned([owner]),))]
+        namespaces = []
+        for (label,) in self.ask(sql, (_owned([owner]),)):
+            namespace = _namespace_of(label)
+            # Texts of a user who is forgotten must not stay behind without a word.
+            if namespace is None:
+                raise StorageError(f"{DAMAGED_COLLECTION}: not all texts of a user can be found. Restore {NAME}.")
+            namespaces.append(namespace)
+        return namespaces
 
     def of_ids(self, name: str, ids: Iterable[str]) -> list[TextRow]:
         sql = f"SELECT {_ROW_COLUMNS} FROM rows WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
@@ -219,8 +231,11 @@ class RowTable(Database):
             ON rows.number IN (SELECT number FROM rows AS newest WHERE newest.collection = :name
             AND newest.key = wanted.value ORDER BY newest.number DESC LIMIT :most) ORDER BY rows.number DESC"""
         rows = []
-        for number, key, text_of, part in self.ask(sql, {"name": name, "keys": json.dumps(keys), "most": most}):
-            rows.append(FoundRow(number, key, text_of, part))
+        for number, *cells in self.ask(sql, {"name": name, "keys": json.dumps(keys), "most": most}):
+            if _are_texts(cells):
+                rows.append(FoundRow(number, *cells))
+            else:
+                self._say_damaged(number)
         return rows
 
     def behind(self, name: str, most: int) -> list[TextRow]:
@@ -231,7 +246,8 @@ class RowTable(Database):
 
     def stale(self, name: str, most: int) -> list[StaleKey]:
         """Return keys of texts that were removed or replaced, the oldest first."""
-        sql = "SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?"
+        # A damaged key is a text too, which no index has: it is dropped with the others.
+        sql = "SELECT number, CAST(key AS TEXT) FROM stale WHERE collection = ? ORDER BY number LIMIT ?"
         return [StaleKey(number, key) for number, key in self.ask(sql, (name, most))]
 
     def _rows(self, sql: str, values: Values) -> list[TextRow]:
@@ -239,9 +255,10 @@ class RowTable(Database):
         rows = list[TextRow]()
         for number, name, key, part, text, metadata in self.ask(sql, values):
             known = _metadata(metadata)
-            if known is None:
+            is_readable = _are_texts((name, key, part, text))
+            if known is None or not is_readable:
                 self._say_damaged(number)
-            if all(isinstance(cell, str) for cell in (name, key, part, text)):
+            if is_readable:
                 rows.append(TextRow(number, name, key, part, text, known or {}))
         return rows
 
@@ -251,7 +268,7 @@ class RowTable(Database):
             self._say(f"row {number} of the texts in {NAME} is damaged and left out")
 
     def _column(self, sql: str, values: Sequence[Any]) -> list[str]:
-        return [value for (value,) in self.ask(sql, values)]
+        return [value for (value,) in self.ask(sql, values) if isinstance(value, str)]
 
     def _number(self, sql: str, values: Sequence[Any] = ()) -> int:
         return sum(int(number) for (number,) in self.ask(sql, values))
@@ -348,6 +365,21 @@ class RowTable(Database):
             database.execute(f"DELETE FROM stale WHERE collection IN ({dropped})", (name, seen))
             database.execute(f"DELETE FROM collections WHERE {over} AND doomed = 'drop'", (name, seen))
             database.execute(f"UPDATE collections SET doomed = '' WHERE {over}", (name, seen))
+
+
+def _are_texts(cells: Iterable[Any]) -> bool:
+    return all(isinstance(cell, str) for cell in cells)
+
+
+def _namespace_of(label: Any) -> tuple[str, ...] | None:
+    """Return the namespace in a collection's row; None if the cell is damaged."""
+    try:
+        namespace = json.loads(label)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if isinstance(namespace, list) and _are_texts(namespace):
+        return tuple(namespace)
+    return None
 
 
 def _metadata(text: Any) -> dict[str, Any] | None:

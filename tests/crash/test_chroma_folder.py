@@ -377,6 +377,36 @@ def test_a_row_with_damaged_metadata_costs_itself_alone(
     assert "Send order" not in caplog.text
 
 
+@pytest.mark.parametrize("column", ["id", "part", "text"])
+@pytest.mark.parametrize("cell", ["x'ff00'", "zeroblob(99)"])
+def test_a_row_with_a_cell_that_is_no_text_costs_itself_alone(filled: Path, column: str, cell: str) -> None:
+    with closing(sqlite3.connect(filled / NAME, isolation_level=None)) as database:
+        rows = "collection LIKE '%.entries.%' AND id = 'n7'"
+        [(damaged,)] = database.execute(f"SELECT number FROM rows WHERE {rows}").fetchall()
+        database.execute(f"UPDATE rows SET {column} = {cell} WHERE number = ?", (damaged,))
+    with opened(filled) as store:
+        found = {hit.id for hit in store.query("entries", "send order 7", k=200, part="p")}
+        assert found == {f"n{n}" for n in range(200) if n != 7}
+        assert {hit.id for hit in store.get("entries")} == found
+        assert store.chroma.problems == [f"row {damaged} of the texts in {NAME} is damaged and left out"]
+
+
+@pytest.mark.parametrize("label", ["x'ff'", "'[['", "'{}'", "'[1]'"])
+def test_a_collection_with_a_damaged_label_is_named_and_the_others_are_used(filled: Path, label: str) -> None:
+    with closing(sqlite3.connect(filled / NAME, isolation_level=None)) as database:
+        database.execute(
+            "INSERT INTO collections SELECT 'other', kind, namespace, 0, 0, 0, '' FROM collections LIMIT 1"
+        )
+        database.execute("INSERT INTO rows VALUES (9999, 9999, 'other', 'a', 'k', '', '|eve|', 'text', '{}')")
+        database.execute(f"UPDATE collections SET namespace = {label} WHERE name = 'other'")
+    with opened(filled) as store:
+        assert store.kinds() == ["atoms", "entries"]
+        assert store.chroma.problems == [f"the label of a collection of texts in {NAME} is damaged"]
+        with pytest.raises(StorageError, match="not all texts of a user can be found"):
+            store.table.namespaces_of("eve")
+        assert store.table.namespaces_of("ann") == [ME]
+
+
 def test_a_rebuild_that_was_killed_is_finished_by_the_next_write(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(filled) as store, monkeypatch.context() as patched:
         patched.setattr(store.embedder, "embed_documents", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
