@@ -21,7 +21,7 @@ from langgraph_toolmem.inertia.corrections import Corrections
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, record_keys
 from langgraph_toolmem.inertia.guards import Guards, may_be_stale, may_write
-from langgraph_toolmem.inertia.novelty import DecidingWords, Familiar
+from langgraph_toolmem.inertia.novelty import DecidingWords, Denial, Familiar
 from langgraph_toolmem.inertia.situation import Situation, Veto
 
 
@@ -42,11 +42,14 @@ class Calibrated:
         # On recordings, where a wrong call does no harm, the vetoes on wording, outputs and short records cost up to 7
         # points of the right calls. On 100 desks they reduce hundreds of unasked changes to 0 (docs/figures.md).
         # `Media` before `Familiar`, which does not see pictures: the words of such a request may all be known.
-        # `DecidingWords` looks each new word up in the past requests, so it comes after the bar of confidence.
+        # `Denial` comes before the bar of confidence: look-ups before the model are below it, and behind it "don't" did
+        # not stop one with a confidence of .6. `DecidingWords` looks each new word up in the past requests, so it
+        # comes after the bar.
         self.vetoes: tuple[Veto, ...] = (
             NoCall(),
             Guards(),
             Media(cases),
+            Denial(),
             self._familiar,
             Proven(),
             Bar(),

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -143,6 +143,14 @@ class Familiar(Table):
         return situation.novelty.strange(best) if best.changes else None
 
 
+class Denial:
+    """Leaves a look-up to the model after a new word that negates, withdraws or postpones."""
+
+    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+        # Before a change `Familiar` compares every word.
+        return None if best.changes else situation.novelty.denied(best)
+
+
 class DecidingWords:
     """Leaves a look-up to the model after a word that only requests without this look-up had."""
 
@@ -210,37 +218,53 @@ class Novelty:
         self._pasts[tool, asked] = wordings
         return wordings
 
-    def against(self, best: Option) -> Refusal | None:
-        """Return why a word of the request forbids a look-up, or None.
+    def denied(self, best: Option) -> Refusal | None:
+        """Return the word that negates, withdraws or postpones a look-up; None if there is none.
 
-        A word of past requests with the look-up never forbids it. Any other word does if it negates, withdraws or
-        postpones, or if it is in more requests without the look-up than chance explains, given the share of the most
-        similar requests without it.
+        A word of past requests with the look-up is no such word.
         """
         if not self._asks:
             return None
-        tool = best.tool
-        all_words = wording(self._text, self._values_with(best.calls))
-        own = all_words.difference(*self._past(tool))
-        # Bonferroni: each word is a test of its own. Without it airline look-ups fell from 4.2 to 3.2 per 100 turns.
-        level = LEVEL / max(1, len(all_words))
-        for term in dict.fromkeys(read_text(self._text).words):
-            unknown = own & (_words(term) or {term})
-            if unknown:
-                refused = self._against_term(tool, term, level, denies=not unknown.isdisjoint(DENYING))
-                if refused is not None:
-                    return refused
+        # "Don't" and "cancel" need no record: the first request with them must not be misread.
+        for term, unknown in self._unknown_terms(best):
+            if not unknown.isdisjoint(DENYING) and not self._led_to(best.tool, term):
+                text = f"the request may be to do without {best.tool}: {term!r} is new before it"
+                return Refusal("unfamiliar", text)
         return None
 
-    def _against_term(self, tool: str, term: str, level: float, *, denies: bool) -> Refusal | None:
-        """Return why a word that was in no similar request with the look-up forbids it; None if it does not."""
-        # One request with the word and the look-up is enough: the word does not forbid it.
-        having = self._cases.having(term)
-        if any(self._cases.led_to(case_id, tool) for case_id in having):
+    def against(self, best: Option) -> Refusal | None:
+        """Return the word that forbids a look-up; None if there is none.
+
+        It is in more requests without the look-up than chance explains, given the share of the most similar requests
+        without it. A word of past requests with the look-up never forbids it.
+        """
+        if not self._asks:
             return None
-        # "Don't" and "cancel" need no record: the first request with them must not be misread.
-        if denies:
-            return Refusal("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
+        # Bonferroni: each word is a test of its own. Without it airline look-ups fell from 4.2 to 3.2 per 100 turns.
+        level = LEVEL / max(1, len(wording(self._text, self._values_with(best.calls))))
+        for term, _ in self._unknown_terms(best):
+            refused = self._against_term(best.tool, term, level)
+            if refused is not None:
+                return refused
+        return None
+
+    def _unknown_terms(self, best: Option) -> Iterator[tuple[str, frozenset[str]]]:
+        """Yield the request's terms with words that no similar request with the tool had, and these words."""
+        unknown = wording(self._text, self._values_with(best.calls)).difference(*self._past(best.tool))
+        for term in dict.fromkeys(read_text(self._text).words):
+            of_term = unknown & (_words(term) or {term})
+            if of_term:
+                yield term, of_term
+
+    def _led_to(self, tool: str, term: str) -> bool:
+        """Return True if a past request with this word led to a tool: one is enough."""
+        return any(self._cases.led_to(case_id, tool) for case_id in self._cases.having(term))
+
+    def _against_term(self, tool: str, term: str, level: float) -> Refusal | None:
+        """Return why a word that was in no similar request with the look-up forbids it; None if it does not."""
+        if self._led_to(tool, term):
+            return None
+        having = self._cases.having(term)
         without = sum(self._cases.went_without(case_id, tool) for case_id in having)
         if not without:
             return None

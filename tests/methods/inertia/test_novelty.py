@@ -23,8 +23,8 @@ FREELY = [
 ]
 
 
-def desk(*wordings: str, runs: int = 40) -> Learner:
-    learner = Learner(TOOLS, FREE)
+def desk(*wordings: str, runs: int = 40, policy: InertiaPolicy = FREE) -> Learner:
+    learner = Learner(TOOLS, policy)
     for i in range(runs):
         name, order = f"Name{i}", f"O-{i}{i}"
         run = [user(wordings[i % len(wordings)].format(name)), call("find", {"name": name}, {"order": order})]
@@ -129,6 +129,13 @@ def test_a_request_that_negates_or_postpones_goes_to_the_model_also_before_a_loo
         made = call("find", {"name": f"Other{i}"}, {"order": f"O-{i}"})
         broad.learn(user(text.format(f"Other{i}")), made, words(), thread_id=f"other{i}")
     assert "unfamiliar" not in codes_of(broad, text.format("Bob")), "the cases know better than the list"
+
+
+def test_a_negated_look_up_is_refused_below_the_bar_of_confidence_too():
+    """A look-up before the model may have a confidence below the bar: behind it, "later" was not compared."""
+    broad = desk(*FREELY, policy=FREE.with_(min_precision=0.9999))
+    assert codes_of(broad, "Give the money back to Bob now") == {"low_confidence"}
+    assert codes_of(broad, "Give the money back to Bob later") == {"unfamiliar"}
 
 
 def codes_of(learner: Learner, text: str) -> set[str]:
