@@ -55,20 +55,19 @@ def packages() -> list[dict[str, Any]]:
     from packaging.requirements import Requirement
 
     named = list[tuple[str, Requirement]]()
+    sizes = Counter[str]()
     for text in metadata.requires(DISTRIBUTION) or ():
-        need, extra = Requirement(text), _extra_of(text)
-        if extra not in _INTERNAL and need.name != DISTRIBUTION:
-            named.append((extra, need))
-    sizes = Counter(extra for extra, _ in named)
-    sizes[""] = 0  # a package that is always needed is no extra, whatever extras name it too
-
-    def smallest_first(extra_and_need: tuple[str, Requirement]) -> tuple[int, str]:
-        return sizes[extra_and_need[0]], extra_and_need[0]
-
+        extra = _extra_of(text)
+        sizes[extra] += 1
+        if extra not in _INTERNAL:
+            named.append((extra, Requirement(text)))
+    sizes[""] = 0  # a package that is always needed belongs to no extra, although an extra may name it too
     described = dict[str, dict[str, Any]]()
-    for extra, need in sorted(named, key=smallest_first):
-        described.setdefault(need.name, _package(need, extra))
-    return sorted(described.values(), key=itemgetter("extra"))
+    for extra, need in sorted(named, key=itemgetter(0)):
+        known = described.get(need.name)
+        if need.name != DISTRIBUTION and (known is None or sizes[extra] < sizes[known["extra"]]):
+            described[need.name] = _package(need, extra)
+    return list(described.values())
 
 
 def _extra_of(requirement: str) -> str:
