@@ -31,6 +31,7 @@ NO_TEXTS = {
     "models/copies.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
     "stores/directions.py": "names of parts of a collection",
+    "stores/wal.py": "factors of a checksum",
     "text/looks.py": "sets of kinds",
 }
 """Modules with caches outside the home, and what those keep."""

@@ -236,6 +236,6 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
     asking = h.history(here, summarised(f"Logs: {FINDINGS['password']}"))
     shown(memory, asking, summary=f"Logs: {FINDINGS['password']}")
     [turn] = ledger(memory).turns.values()
-    assert [*turn["sit"][2].values()] == ["restart_router", "reset_password"]
+    assert [*turn["sit"].tools.values()] == ["restart_router", "reset_password"]
     memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), thread_id="now")
     assert record(memory) == (1, 1, 1)
