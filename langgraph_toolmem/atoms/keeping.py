@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
 from langgraph_toolmem.atoms.extract import MOST_CHOICES, Extracted, Extractor, GivenValue
@@ -37,6 +37,7 @@ from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, by_namespace
+from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.provenance import decode_value
 from langgraph_toolmem.graph.state import slot_key
@@ -74,6 +75,11 @@ class Support(NamedTuple):
     def good(self) -> bool:
         """Return True if it counts."""
         return not self.run or (self.score is not None and self.score >= GOOD)
+
+
+_SUPPORTS: Final = shapes.ListOf(
+    shapes.RecordOf((shapes.TEXT, shapes.TEXT, shapes.OrNone(shapes.NUMBER), shapes.NUMBER, shapes.WHOLE), least=0)
+)
 
 
 class SupportedAtom(NamedTuple):
@@ -150,6 +156,8 @@ class AtomKind(RowKind[StoredAtom]):
     def item(self, row: Hit) -> StoredAtom:
         """See `RowKind`."""
         part = from_plain(row.metadata["atom"])
+        if not _SUPPORTS.fit([row.metadata["supports"]]):
+            raise InputError(f"The row {row.id} is damaged: a support of its atom has a cell of another type.")
         supports = tuple([Support(*fields) for fields in row.metadata["supports"]])
         # The id is a digest of the atom, so it also detects changed texts.
         if part.id != row.id or not supports:

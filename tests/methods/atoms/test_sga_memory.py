@@ -246,7 +246,13 @@ def test_an_atom_is_the_sum_of_its_good_supports() -> None:
     row = KIND.row(stored(run("a", user="ann"), run("b", None)))
     assert (row.owners, row.part, row.text) == (("a", "ann", "b"), "good", "refund the order")
     assert KIND.item(Hit(row.id, row.text, json.loads(json.dumps(row.metadata)))).supports[0].user == "ann"
-    for wrong in ({**row.metadata, "supports": []}, {**row.metadata, "atom": to_plain(LIST)}):
+    # A cell of another type raised where all atoms are read, not here: one row took the others along.
+    wrong_cell = [["a", "ann", 1.0, 0.0, {"visits": 1}]]
+    for wrong in (
+        {**row.metadata, "supports": []},
+        {**row.metadata, "supports": wrong_cell},
+        {**row.metadata, "atom": to_plain(LIST)},
+    ):
         with pytest.raises(InputError, match="damaged"):
             KIND.item(Hit(row.id, row.text, wrong))
 
