@@ -149,12 +149,18 @@ def agent_of(values: Values, memory: ToolMemory | None) -> Any:
     )
 
 
-def ask(agent: Any, values: Values, thread: str) -> None:
-    agent.invoke(
+def ask(agent: Any, values: Values, thread: str) -> list[Any]:
+    """Ask for a run with these values, and return the contents and the arguments in its messages."""
+    state = agent.invoke(
         {"messages": [{"role": "user", "content": values.request}]},
         {"configurable": {"thread_id": thread}},
         context={"document": values.context},
     )
+    read: list[Any] = []
+    for message in state["messages"]:
+        read.append(message.content)
+        read += [call["args"] for call in getattr(message, "tool_calls", ())]
+    return read
 
 
 def measure(kind: str, size: int, requests: int, *, with_memory: bool) -> Cost:

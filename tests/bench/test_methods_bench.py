@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from histories import call, history, run_of, schema, user, words
 
-from benchmarks import DATA, apis, many_tools, prefetch, recall, sga, sit, tool_search, yardsticks
+from benchmarks import DATA, apis, large_values, many_tools, prefetch, recall, sga, sit, tool_search, yardsticks
 from benchmarks.recall import Request, Split
 from benchmarks.yardsticks import Hits
 from langgraph_toolmem.graph.state import RunState
@@ -123,6 +123,20 @@ def test_a_command_prints_and_writes_its_figures(
     assert bench.main(["--data", str(data), *options, "--json", str(file)]) == 0
     check(json.loads(file.read_text(encoding="utf-8")))
     assert "skipped: no recorded runs in" in capsys.readouterr().out or bench is tool_search
+
+
+# --- large values ---
+
+
+def test_a_run_with_a_large_value_is_that_of_the_agent_alone() -> None:
+    """Else the two processes of the measurement would not do the same."""
+    with large_values.opened() as memory:
+        for kind, values_of in large_values.KINDS.items():
+            values = values_of(20_000)
+            alone = large_values.ask(large_values.agent_of(values, None), values, kind)
+            assert large_values.ask(large_values.agent_of(values, memory), values, kind) == alone, kind
+            in_messages = not kind.endswith(("prompt", "context"))
+            assert (len(str(alone)) > 15_000) is in_messages, kind
 
 
 # --- suggestions ---
