@@ -78,9 +78,9 @@ def demo(
     columns = ("memory", "model calls", "saved", "unasked", "time", "done right")
     table(f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows)
     say("Unasked: changes that the run without a memory does not make.")
-    made, in_vain = with_memory.shortcuts, with_memory.shortcuts - saved
-    if in_vain > 0:
-        say(f"The memory made {made:,} calls without the model; {in_vain} of them, look-ups all, were in vain.")
+    made, useless = with_memory.shortcuts, with_memory.shortcuts - saved
+    if useless > 0:
+        say(f"The memory made {made:,} look-ups without the model; {useless} of them did not save a model call.")
     say("Time: one second for each model call, and the measured time of tools, graph and memory.")
     say("\n".join(report.lines()))
     # A log does not say which tools only read.

@@ -116,7 +116,7 @@ class Job(NamedTuple):
 
     @property
     def owner(self) -> User:
-        """The user whose rows it is about; nobody in particular where it names none."""
+        """The owner of its rows: a user without digest unless the job names one."""
         return User(None, self.user or None, self.namespace)
 
 

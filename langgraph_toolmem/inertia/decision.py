@@ -179,7 +179,7 @@ def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
 
 def digest_of_turn(turn: Turn) -> str:
     """Return the identity of the calls of a turn; "" unless all of them call one tool."""
-    # Candidates have one tool, so a turn of several tools equals none of them.
+    # Candidates have one tool, so a turn of several tools differs from every candidate.
     tools = {step.tool for step in turn.steps}
     if len(tools) != 1:
         return ""

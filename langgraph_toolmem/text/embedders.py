@@ -205,7 +205,7 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
 
     Raises:
         MissingExtraError: a required optional package is missing.
-        ConfigurationError: `spec` is none of the above.
+        ConfigurationError: `spec` is anything else.
     """
     if isinstance(spec, Embedder):
         return spec

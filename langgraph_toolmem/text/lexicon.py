@@ -37,7 +37,7 @@ class Lexicon:
         path_verbs: words that begin or end the path of a route and are not its subject.
         no_entities: words that are not the subject of a tool.
         small_talk: words of messages without a request.
-        nobodys: words that are not names, even with a possessive 's.
+        not_owners: words that are not names, even with a possessive 's.
         no_names: words with a capital that are not names.
     """
 
@@ -61,7 +61,7 @@ class Lexicon:
     path_verbs: frozenset[str]
     no_entities: frozenset[str]
     small_talk: frozenset[str]
-    nobodys: frozenset[str]
+    not_owners: frozenset[str]
     no_names: frozenset[str]
 
 
@@ -168,7 +168,7 @@ def _lexicon() -> Lexicon:
             "ready right same see so sorry sounds still sure talk thank thanks that thing think today too understand "
             "understood very wait welcome well wonderful worries worry wow yeah yep yes you"
         ),
-        nobodys=word_set(
+        not_owners=word_set(
             "it that what there here let who how where when she everyone everybody someone somebody one today tomorrow "
             "yesterday week month year day company team user customer system world"
         ),

@@ -40,7 +40,7 @@ def name_spans(text: str) -> Iterator[tuple[int, int]]:
     for match in _CAPITALISED.finditer(text):
         yield _without_common_words(text, match.start(), match.end())
     for match in _OWNER.finditer(text):
-        if match[1] not in LEXICON.nobodys:
+        if match[1] not in LEXICON.not_owners:
             yield match.span(1)
 
 

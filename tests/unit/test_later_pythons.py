@@ -1,4 +1,4 @@
-"""What later releases of Python refuse, found in the code by those that do not."""
+"""Code that a later release of Python refuses, found with the present one."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Prefetcher:
         registry = self.registry
         if self._recorded or registry.watched:
             return True
-        # A wrapped model without a Recorder made 9 look-ups in 30 requests, and none of them could be served.
+        # A wrapped model without a Recorder made 9 look-ups in 30 requests whose results it could not serve.
         if was_executed(call.messages, tools):
             registry.unseen = UNWATCHED_CALLS
         if registry.unseen >= UNWATCHED_CALLS:

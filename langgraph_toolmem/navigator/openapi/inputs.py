@@ -227,7 +227,7 @@ class Inputs:
         for name in reversed(ranked):
             if rank_of(name) == MediaRank.MULTIPART:
                 multipart = name
-        # A form that has files only as multipart could send none of them.
+        # A form sends files only as multipart.
         if rank_of(media) == MediaRank.FORM and multipart and self._files(contents[multipart], set()):
             media = multipart
         if rank_of(media) == MediaRank.UNKNOWN:
