@@ -53,6 +53,20 @@ _known: Final[dict[str, str]] = {}  # the tables of all owners that are imported
 _held: list[Any] = []
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that raises sqlite3.DatabaseError where an error of SQLite quotes damaged text of the file.
+
+    Python decodes the error's text and raises UnicodeDecodeError then (`benchmarks.fuzz`, seed 500190: it ended the
+    host's constructor).
+    """
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, values)
+        except UnicodeDecodeError:
+            raise sqlite3.DatabaseError("database disk image is malformed") from None
+
+
 class Database:
     """The tables of one owner in ``memory.db``, or in RAM; opened when they are first used.
 
@@ -108,6 +122,14 @@ class Database:
             return query_readonly(self.path, sql, values) or []
         if self.empty:
             return []
+        try:
+            return self._ask(sql, values)
+        except StorageError as error:
+            if not _is_damage(error.__cause__):
+                raise
+            return self._ask(sql, values)  # of the file that is repaired when it is opened again
+
+    def _ask(self, sql: str, values: Values) -> list[tuple[Any, ...]]:
         with self.opened() as database:
             return database.execute(sql, values).fetchall()
 
@@ -223,7 +245,9 @@ class Database:
             logger.error("%s", problem)
 
     def _connect(self, name: str | Path) -> sqlite3.Connection:
-        database = sqlite3.connect(name, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        database = sqlite3.connect(
+            name, timeout=self._busy, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
         _interrupt(database, self._is_late)
         try:
             self._prepare(database, str(name))
@@ -321,7 +345,7 @@ def _interrupt(database: sqlite3.Connection, is_late: Callable[[], bool]) -> Non
 
 
 def opened_readonly(path: Path, more: str = "") -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True, factory=_Connection)
 
 
 def readable_rows(
@@ -523,7 +547,7 @@ def _plain_tables(database: sqlite3.Connection) -> dict[str, str]:
     return tables
 
 
-def _is_damage(error: Exception) -> bool:
+def _is_damage(error: BaseException | None) -> bool:
     # its subclasses mean a file that is locked, full or cannot be opened: it may be whole
     return type(error) is sqlite3.DatabaseError
 
@@ -555,7 +579,7 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
         their number, and the end of a sentence that names the rows that cannot be read.
     """
     before, lost = new.total_changes, ""
-    with closing(sqlite3.connect(source)) as old, suppress(sqlite3.DatabaseError):
+    with closing(sqlite3.connect(source, factory=_Connection)) as old, suppress(sqlite3.DatabaseError):
         _limit_time(old)
         old.execute("PRAGMA writable_schema = ON")  # otherwise SQLite refuses all of a truncated file
         _protect(old)
