@@ -2,7 +2,14 @@
 
 Plain means ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None`` and ``bytes``, as a tree. A file is a
 header (mark, format, length, BLAKE2b checksum) and a pickle of protocol 4. The checksum detects accidents. Against a
-hostile file `check_opcodes` runs before unpickling; values nested more than 2,000 levels deep are refused too.
+hostile file every opcode is checked before unpickling (`check_opcodes`). Refused are:
+
+- globals, calls, persistent ids, and memo slots chosen by the file (7 bytes of ``LONG_BINPUT`` take 4 GB);
+- tuples: as a key, a tuple that is nested a million times deep overflows the stack when it is hashed;
+- a container that occurs in two places, or in itself: a walk through 60 such levels never ends;
+- whole numbers of many bytes with the same hash: as keys of one dictionary they take quadratic time;
+- more RAM than 32 times the file;
+- values nested more than 2,000 levels deep.
 """
 
 from __future__ import annotations
@@ -15,13 +22,14 @@ import os
 import pickle
 import struct
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.stores.opcodes import check_opcodes
 
 SNAPSHOT_FORMAT: Final = 8
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
@@ -147,3 +155,150 @@ def _checksum(payload: memoryview) -> bytes:
 def check(data: bytes) -> None:
     """Raise GraphFileError if `loads` would refuse the bytes of a file that `dumps` made."""
     check_opcodes(memoryview(data)[_HEADER.size :])
+
+
+def _fixed_lengths() -> list[int]:
+    lengths = [0] * 256
+    for opcode in (pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.MARK):
+        lengths[opcode[0]] = 1
+    for opcode in (pickle.APPEND, pickle.APPENDS, pickle.SETITEM, pickle.SETITEMS):
+        lengths[opcode[0]] = 1
+    lengths[pickle.BININT1[0]] = 2
+    lengths[pickle.BININT2[0]] = 3
+    lengths[pickle.BININT[0]] = 5
+    lengths[pickle.BINFLOAT[0]] = 9
+    lengths[pickle.FRAME[0]] = 9
+    return lengths
+
+
+@dataclass(frozen=True, slots=True)
+class PlainOpcodes:
+    """The opcodes that plain values need; pickletools describes them.
+
+    Attributes:
+        fixed: by opcode, its length with the argument; 0: not of a fixed length.
+        containers: begin an empty container.
+        short: texts and bytes after a length of one byte.
+        long: texts and bytes, by the width of the length before them.
+        numbers: whole numbers, by the width of the length before them.
+        get: of a value that was memoized, by a slot of one byte.
+        long_get: the same, by a slot of four bytes.
+        memoize: puts the last value into the next slot of the memo.
+        frame: before the length of the frame.
+    """
+
+    fixed: Sequence[int] = field(default_factory=_fixed_lengths)
+    containers: frozenset[int] = frozenset({pickle.EMPTY_DICT[0], pickle.EMPTY_LIST[0]})
+    short: frozenset[int] = frozenset({pickle.SHORT_BINUNICODE[0], pickle.SHORT_BINBYTES[0]})
+    long: Mapping[int, int] = field(
+        default_factory={
+            pickle.BINUNICODE[0]: 4,
+            pickle.BINBYTES[0]: 4,
+            pickle.BINUNICODE8[0]: 8,
+            pickle.BINBYTES8[0]: 8,
+        }.copy
+    )
+    numbers: Mapping[int, int] = field(default_factory={pickle.LONG1[0]: 1, pickle.LONG4[0]: 4}.copy)
+    get: int = pickle.BINGET[0]
+    long_get: int = pickle.LONG_BINGET[0]
+    memoize: int = pickle.MEMOIZE[0]
+    frame: int = pickle.FRAME[0]
+    stop: int = pickle.STOP[0]
+
+
+PLAIN_OPCODES: Final = PlainOpcodes()
+
+
+def check_opcodes(data: memoryview) -> None:
+    """Raise GraphFileError unless a pickle contains only plain values and is safe to load."""
+    if data[:2] != bytes((pickle.PROTO[0], 4)):
+        raise GraphFileError("not a pickle of protocol 4")
+    try:
+        found = _walk(data, 2)
+    except IndexError:
+        raise GraphFileError("truncated pickle") from None
+    _check_numbers(found.numbers)
+    ram = 64 * found.containers
+    # A file may use 1 MiB, and 32 bytes for each of its own; snapshots use about 5.
+    if ram > (1 << 20) + 32 * len(data):
+        raise GraphFileError(f"refused: {len(data)} bytes that ask for {ram} in RAM")
+    if found.end != len(data):
+        raise GraphFileError(f"{len(data) - found.end} bytes after the end of the pickle")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The end of a pickle, the number of its containers, and its whole numbers of many bytes."""
+
+    end: int
+    containers: int
+    numbers: list[memoryview]
+
+
+def _walk(data: memoryview, start: int) -> _Found:
+    """Go from opcode to opcode up to the stop; IndexError if the data end before it.
+
+    One loop with local names: it runs once for every value of a snapshot, before the snapshot is used.
+    """
+    opcodes = PLAIN_OPCODES
+    fixed, containers, short, memoize = opcodes.fixed, opcodes.containers, opcodes.short, opcodes.memoize
+    get, long_get, long, whole = opcodes.get, opcodes.long_get, opcodes.long, opcodes.numbers
+    shared = "refused: a container that stands in two places"
+    made = 0  # containers
+    memo = bytearray()  # 1 for a container
+    numbers: list[memoryview] = []
+    at = start
+    while True:
+        op = data[at]
+        if step := fixed[op]:
+            at += step
+        elif op in short:
+            at += 2 + data[at + 1]
+            if data[at] == memoize:
+                memo.append(0)
+                at += 1
+        elif op in containers:
+            made += 1
+            at += 1
+            if data[at] == memoize:
+                memo.append(1)
+                at += 1
+        elif op == get:
+            if memo[data[at + 1]]:
+                raise GraphFileError(shared)
+            at += 2
+        elif op == long_get:
+            if memo[int.from_bytes(data[at + 1 : at + 5], "little")]:
+                raise GraphFileError(shared)
+            at += 5
+        elif op in long:
+            at = _end_of_long(data, at, long[op])
+            if data[at] == memoize:
+                memo.append(0)
+                at += 1
+        elif op in whole:
+            begin = at + 1 + whole[op]
+            at = begin + int.from_bytes(data[at + 1 : begin], "little")
+            numbers.append(data[begin:at])
+        elif op == opcodes.stop:
+            return _Found(at + 1, made, numbers)
+        else:
+            raise GraphFileError(f"refused: opcode {op:#04x} at byte {at} is not one of plain values")
+
+
+def _end_of_long(data: memoryview, at: int, width: int) -> int:
+    begin = at + 1 + width
+    end = begin + int.from_bytes(data[at + 1 : begin], "little")
+    if data[end] == PLAIN_OPCODES.frame:  # the pickler puts 64 KiB and more between two frames
+        # Without this no snapshot with 8,192 records or more could be written: their keys are one such text.
+        end += PLAIN_OPCODES.fixed[PLAIN_OPCODES.frame]
+    return end
+
+
+def _check_numbers(numbers: Sequence[memoryview]) -> None:
+    """Raise GraphFileError if more than 50 different whole numbers have the same hash."""
+    hashes: Counter[int] = Counter()
+    for number in set(numbers):
+        hashes[hash(int.from_bytes(number, "little", signed=True))] += 1
+    if max(hashes.values(), default=0) > 50:
+        raise GraphFileError("refused: whole numbers that share a hash")
