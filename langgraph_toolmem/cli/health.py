@@ -237,7 +237,7 @@ def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _chroma(folder: Path) -> Iterator[Finding]:
-    from langgraph_toolmem.stores.chroma_repair import inspect
+    from langgraph_toolmem.stores.indexed import inspect
 
     if _empty(folder / "chroma/chroma.sqlite3"):  # Chroma would make a new one of it
         yield _problem(f"chroma/chroma.sqlite3 is empty: its texts are lost. {RESTORE}")
@@ -319,8 +319,7 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
     Raises:
         ConfigurationError: the embedder is unknown.
     """
-    from langgraph_toolmem.stores.chroma_repair import embedder_of
-    from langgraph_toolmem.stores.indexed import IndexedVectors
+    from langgraph_toolmem.stores.indexed import IndexedVectors, embedder_of
     from langgraph_toolmem.text.embedders import resolve_embedder
 
     spec = embeddings or embedder_of(folder)

@@ -23,10 +23,9 @@ from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.stores import indexed
-from langgraph_toolmem.stores.chroma_collections import collection_name
-from langgraph_toolmem.stores.chroma_repair import inspect
+from langgraph_toolmem.stores.chroma import collection_name
 from langgraph_toolmem.stores.database import NAME
-from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.indexed import IndexedVectors, inspect
 from langgraph_toolmem.stores.row_table import RowTable
 from langgraph_toolmem.stores.vectors import VectorItem
 from langgraph_toolmem.text.embedders import resolve_embedder

@@ -22,7 +22,7 @@ from letters import Letters
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.stores import chroma, indexed, vectors
-from langgraph_toolmem.stores.chroma_collections import CollectionLabel, collection_name, create_collection
+from langgraph_toolmem.stores.chroma import CollectionLabel, collection_name, create_collection
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
