@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_event_log import add, count, opened, store
 
-from langgraph_toolmem.stores import wal
-from langgraph_toolmem.stores.database import NAME
+from langgraph_toolmem.stores.database import NAME, find_lost_frames, summed
 
 HEAD, FRAME = 32, 24 + 4096
 WORD = st.integers(0, (1 << 32) - 1)
@@ -49,7 +48,7 @@ def flip(at: int) -> Callable[[bytearray], object]:
 
 def test_a_whole_log_is_taken_without_a_word(tmp_path: Path) -> None:
     folder = killed(tmp_path, 30)
-    assert wal.find_lost_frames(folder / NAME) is None
+    assert find_lost_frames(folder / NAME) is None
     with store(folder) as log:
         assert (count(log), log.problems) == (30, [])
 
@@ -62,7 +61,7 @@ def test_frames_that_were_cut_off_are_named(tmp_path: Path, cut: int) -> None:
         del data[-cut * FRAME :]
 
     change(folder, "-wal", edit)
-    lost = wal.find_lost_frames(folder / NAME)
+    lost = find_lost_frames(folder / NAME)
     assert lost is not None
     assert lost.number >= cut
     with store(folder) as log:
@@ -128,7 +127,7 @@ def test_frames_of_a_transaction_without_an_end_are_no_loss(tmp_path: Path) -> N
 def test_the_checksum_is_sqlites(tmp_path: Path) -> None:
     data = memoryview((killed(tmp_path, 2) / f"{NAME}-wal").read_bytes())
     order = ">" if struct.unpack_from(">I", data)[0] & 1 else "<"
-    assert wal.summed(order, (0, 0), data[:24]) == struct.unpack_from(">2I", data, 24)
+    assert summed(order, (0, 0), data[:24]) == struct.unpack_from(">2I", data, 24)
 
 
 @given(
@@ -143,4 +142,4 @@ def test_the_checksum_is_as_if_summed_word_by_word(data: bytes, start: tuple[int
     for one, other in zip(words, words, strict=True):
         first = (first + one + second) % (1 << 32)
         second = (second + other + first) % (1 << 32)
-    assert wal.summed(order, start, memoryview(data)) == (first, second)
+    assert summed(order, start, memoryview(data)) == (first, second)

@@ -30,8 +30,8 @@ NO_TEXTS = {
     "inertia/settings.py": "names of settings that a program wrote",
     "models/copies.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
-    "stores/directions.py": "names of parts of a collection",
-    "stores/wal.py": "factors of a checksum",
+    "stores/database.py": "factors of a checksum",
+    "stores/vectors.py": "names of parts of a collection",
     "text/looks.py": "sets of kinds",
 }
 """Modules with caches outside the home, and what those keep."""
