@@ -1,5 +1,6 @@
-"""Items of a shared store, and the rows that one worker has of them. A ``BaseStore`` has no transactions, so each item has
-one writer, or all of its writers write the same:
+"""Items of a shared store, and the rows that one worker has of them.
+
+A ``BaseStore`` has no transactions, so each item has one writer, or all of its writers write the same:
 
 ``(*root, "log", worker)``    the worker's events, numbered from 0 without gaps: ``k`` key, ``u`` user, ``r`` run, ``b``
 ``(*root, "workers")``        how many events each has (``n``), and when it wrote the last (``t``)

@@ -28,7 +28,7 @@ from langgraph_toolmem.base.threads import StepBudget, step
 from langgraph_toolmem.core.core import Evidence
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
-from langgraph_toolmem.stores import shared, shared_items, shared_snapshots
+from langgraph_toolmem.stores import shared, shared_items
 from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.shared_items import SHARED_LIMITS
@@ -87,7 +87,7 @@ class Worker(Evidence):
 
 def limit(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
     """Change limits of the exchange."""
-    for module in (shared, shared_items, shared_snapshots):
+    for module in (shared, shared_items):
         monkeypatch.setattr(module, "SHARED_LIMITS", replace(shared.SHARED_LIMITS, **changed))
 
 
