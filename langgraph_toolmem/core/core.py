@@ -272,7 +272,7 @@ class Core(Evidence):
             read_only=read_only,
             remote=self.vectors.chroma.remote,
             may_work=self.vectors.chroma.may_write,
-            alone=chroma is None,
+            take_over=self.vectors.chroma.take_over,
             serves=self.vectors.chroma.is_writing,
             problems=self.store.problems,  # they share a file
         )

@@ -177,6 +177,7 @@ class SharedClient:
         uses: an event per store, set when the store is closed.
         inside: number of threads that use the client, so that it is not closed.
         writer: the right to write, while this process owns it.
+        is_new_writer: this process took it since `take_over` was asked last.
         state: writes of all indexes when this process opened the client (`RowTable.turns`).
         opened: when the client was opened, by ``time.monotonic``.
         seen: states of indexes when their collections were opened, by name.
@@ -195,6 +196,7 @@ class SharedClient:
         self.inside: set[int] = set()
         self.closing = False
         self.writer: filelock.BaseFileLock | None = None
+        self.is_new_writer = False
         self.state = 0
         self.opened = -math.inf
         self.seen: dict[str, IndexProgress] = {}
@@ -527,6 +529,20 @@ class ChromaAccess:
         """Return True if this process has the right to write to an embedded Chroma on disk, and keeps it."""
         return self.shared.writer is not None
 
+    def take_over(self) -> bool:
+        """Take the right to write where only one process has it; return True once for each time it was taken.
+
+        Raises:
+            StorageError: another process has it.
+        """
+        if self.given or self.folder is None:
+            return False
+        self.begin_write()
+        shared = self.shared
+        with shared.lock:
+            was_new, shared.is_new_writer = shared.is_new_writer, False
+        return was_new
+
     def begin_write(self) -> None:
         """Take the right to write, and keep it until `close`; raise StorageError if another process has it."""
         self.refuse_if_closed()
@@ -559,7 +575,7 @@ class ChromaAccess:
             problem = f"{path} cannot be locked ({error}), so nothing is written to Chroma"
             self.say(problem)
             raise StorageError(f"{problem}. {LOCK_ADVICE}") from error
-        self.shared.writer = lock
+        self.shared.writer, self.shared.is_new_writer = lock, True
 
     def _release(self) -> None:
         writer, self.shared.writer = self.shared.writer, None

@@ -317,6 +317,28 @@ def test_who_may_not_work_leaves_jobs_to_who_may(tmp_path: Path) -> None:
         assert one.jobs.settle()
 
 
+def test_each_time_a_process_becomes_the_writer_it_takes_the_jobs_of_a_killed_one(tmp_path: Path) -> None:
+    """It was so at the first time only, and a recall waited ten seconds for jobs that a killed process had taken."""
+    new_writer = iter([True, False, True])
+    numbers = Numbers(tmp_path, take_over=lambda: next(new_writer, False))
+    with closing(JobQueue(tmp_path, now=time.time)) as killed, closing(numbers):
+        for number in range(2):
+            put(killed, f"n{number}", kind="n", payload={"n": number})
+            assert len(killed.take(["n"])) == 1
+            assert numbers.jobs.settle(timeout=30)
+            assert numbers.batches[number:] == [[number]]
+
+
+def test_a_process_that_is_refused_the_right_to_write_leaves_the_jobs(tmp_path: Path) -> None:
+    def refuse() -> bool:
+        raise StorageError("another process writes there")
+
+    with closing(Numbers(tmp_path, take_over=refuse)) as numbers:
+        numbers.put(1)
+        assert numbers.jobs.work() == jobs.JOB_LIMITS.idle_seconds
+        assert numbers.batches == []
+
+
 def test_closed_jobs_end_their_thread_and_are_kept(opens: Opens) -> None:
     before = set(threading.enumerate())
     office = opens(None, time.time)

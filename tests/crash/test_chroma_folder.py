@@ -76,6 +76,8 @@ def test_one_process_writes_and_another_reads_and_takes_over(
     assert ask(writer, "one") == "done"
     with opened(tmp_path) as store, opened(tmp_path) as again:
         assert not store.chroma.may_write()
+        with pytest.raises(StorageError, match="another process"):
+            store.chroma.take_over()
         assert [hit.id for hit in store.query("entries", "about one", k=5)] == ["one"]
         assert ask(writer, "two") == "done"
         store.at_behind = behind.append
@@ -93,6 +95,7 @@ def test_one_process_writes_and_another_reads_and_takes_over(
             writer.kill()
         assert store.chroma.may_write()
         again.upsert("entries", [VectorItem("three", "about three")])
+        assert [store.chroma.take_over(), again.chroma.take_over()] == [True, False], "once for this process"
         assert {hit.id for hit in store.query("entries", "about four", k=9)} == {"one", "two", "three", "four"}
         other = Child(WRITER, tmp_path)
         try:
