@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from langgraph_toolmem.atoms.extract import parts_of
-from langgraph_toolmem.text import looks
+from langgraph_toolmem.text import values
 
 
 def in_child(do: Callable[[], object]) -> int:
@@ -47,6 +47,6 @@ def in_child_with_imports(do: Callable[[], object], names: Path) -> None:
         if name not in sys.modules:
             with suppress(Exception):
                 import_module(name)
-    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE_VALUES):
-        looks.scanner(kinds)
+    for kinds in (values.KINDS, values.RANKED, values.WHOLE_VALUES):
+        values.scanner(kinds)
     parts_of("")

@@ -28,8 +28,8 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.openapi import read_openapi
 from langgraph_toolmem.navigator.plan.planner import InputSource, plan
 from langgraph_toolmem.navigator.plan.problem import Producers
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import Port, canonical, resource
+from langgraph_toolmem.text.words import LEXICON
 
 
 def measure(file: Path) -> tuple[Counter[str], list[float]]:

@@ -25,8 +25,7 @@ from benchmarks.recall import embedder_named, held_out, missing, turns
 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import Embedder
-from langgraph_toolmem.text.requests import split_clauses
-from langgraph_toolmem.text.tools import kit_name, kit_of
+from langgraph_toolmem.text.wording import kit_name, kit_of, split_clauses
 from langgraph_toolmem.text.words import telling_stems, words
 
 CATALOGUE: Final = "toolbench_catalog"

@@ -22,7 +22,7 @@ from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.text.embedders import LexicalEmbedder
-from langgraph_toolmem.text.tools import tool_text
+from langgraph_toolmem.text.wording import tool_text
 from langgraph_toolmem.text.words import LexicalIndex
 
 Call = tuple[str, str]

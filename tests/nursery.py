@@ -77,9 +77,9 @@ def keep(streams: list[int], answers: int) -> bool:
 if __name__ == "__main__":
     for name in PRELOADED:
         importlib.import_module(name)
-    looks = importlib.import_module("langgraph_toolmem.text.looks")
-    for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE_VALUES):
-        looks.scanner(kinds)
+    values = importlib.import_module("langgraph_toolmem.text.values")
+    for kinds in (values.KINDS, values.RANKED, values.WHOLE_VALUES):
+        values.scanner(kinds)
     code = next_program(socket.socket(fileno=int(sys.argv[1])))
     if code is not None:
         main = sys.modules["__main__"] = types.ModuleType("__main__")

@@ -25,12 +25,9 @@ from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import LexicalEmbedder
-from langgraph_toolmem.text.lexicon import LEXICON
-from langgraph_toolmem.text.looks import KINDS, PLAIN
-from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
-from langgraph_toolmem.text.tools import Wording
-from langgraph_toolmem.text.values import TextValue, delexicalised, kind_of, values_in
-from langgraph_toolmem.text.words import similarity, word_set
+from langgraph_toolmem.text.values import KINDS, PLAIN, TextValue, delexicalised, kind_of, values_in
+from langgraph_toolmem.text.wording import NEXT, SENTENCE_END, Wording, is_usual
+from langgraph_toolmem.text.words import LEXICON, similarity, word_set
 
 
 class GivenValue(NamedTuple):

@@ -25,7 +25,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.text.requests import is_small_talk
+from langgraph_toolmem.text.wording import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS
 from langgraph_toolmem.turn.hints import Line, turn_of
 from langgraph_toolmem.turn.structured import StructuredModel

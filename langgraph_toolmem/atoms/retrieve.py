@@ -21,7 +21,7 @@ from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor, sparse
 from langgraph_toolmem.atoms.slots import COMMON, SLOT, Known, filled
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.text.looks import KINDS
+from langgraph_toolmem.text.values import KINDS
 from langgraph_toolmem.text.words import similarity
 
 

@@ -21,13 +21,11 @@ from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean
-from langgraph_toolmem.text.lexicon import LEXICON
-from langgraph_toolmem.text.looks import KINDS, PLAIN
 from langgraph_toolmem.text.meaning import Meaning, canonical, canonical_words, inputs_of, meaning_of
-from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Leaf, is_table
-from langgraph_toolmem.text.values import TextValue, kind_of, values_in
-from langgraph_toolmem.text.words import word_set, words
+from langgraph_toolmem.text.values import KINDS, PLAIN, TextValue, kind_of, values_in
+from langgraph_toolmem.text.wording import SENTENCE_END
+from langgraph_toolmem.text.words import LEXICON, word_set, words
 
 COMMON: Final = frozenset({"TEXT", "NUMBER", "NAME", "FILE", "ID"})
 """Generic types that a value has by its form."""

@@ -44,8 +44,7 @@ from langgraph_toolmem.runs.tools import (
     spec_of,
     without_choices,
 )
-from langgraph_toolmem.text.lexicon import LEXICON
-from langgraph_toolmem.text.words import stem, word_set, words
+from langgraph_toolmem.text.words import LEXICON, stem, word_set, words
 
 MAX_TOOL_SETS: Final = 64
 """Sets of tools that are recognised as known: of steps, and of hosts."""

@@ -21,7 +21,7 @@ from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import ROW_LIMITS, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import PARTS, Entry, EntryRows
-from langgraph_toolmem.text.requests import term_weight, terms_of
+from langgraph_toolmem.text.wording import term_weight, terms_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries import RecallPolicy

@@ -37,9 +37,17 @@ from langgraph_toolmem.graph.sources import evaluate, is_derived, words_before
 from langgraph_toolmem.graph.state import RunState, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon, is_unread
-from langgraph_toolmem.text.extents import A_NUMBER, TEXT_END, after_name, is_open, right_of
-from langgraph_toolmem.text.requests import left_over
-from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
+from langgraph_toolmem.text.values import (
+    A_NUMBER,
+    TEXT_END,
+    after_name,
+    dates_in,
+    is_open,
+    pieces_of,
+    read_text,
+    right_of,
+)
+from langgraph_toolmem.text.wording import left_over
 
 
 class Provenance:

@@ -22,8 +22,7 @@ from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.model_input import ModelInput, Primitive
 from langgraph_toolmem.runs.values import ABSENT, canon
-from langgraph_toolmem.text.looks import MONTHS
-from langgraph_toolmem.text.values import is_word, read_text
+from langgraph_toolmem.text.values import MONTHS, is_word, read_text
 
 LINE_END: Final = "$"
 """Marks the end of a line after a value."""

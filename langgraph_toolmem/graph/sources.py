@@ -4,7 +4,7 @@
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
     l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops)
     l|TOOL|PATH*|rest       all elements that the slot has not used yet, for parallel calls; at least two
-    ua|WORDS|EXTENT         the text after WORDS in the user's text, up to the end by `text.extents`
+    ua|WORDS|EXTENT         the text after WORDS in the user's text, up to the end by its extent
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
     td|INDEX|DAYS|TIME      a date of the user's text, so many days later, written with a time of day
     od|TOOL|PATH|DAYS|TIME  a date at a JSON path in TOOL's latest output, likewise
@@ -24,8 +24,18 @@ from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.seen_input import LINE_END, day_of, from_date, from_input, full_dates, later
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon
-from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
-from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
+from langgraph_toolmem.text.values import (
+    UNTIL,
+    Text,
+    dates_in,
+    extents,
+    is_word,
+    name_start,
+    read_text,
+    right_of,
+    shape_of,
+    until,
+)
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:

@@ -9,7 +9,7 @@ most requests pass.
 The test compares the wording, without the values that become arguments. It does not see that one new word, such as
 "don't", reverses the request. So the model is asked if a word occurred only in requests without the call, more often
 than by chance (at the same level, which the words of the request share), and if a new word negates, withdraws or
-postpones (`text.denial`).
+postpones (`text.words.DENYING`).
 
 A call that changes something needs more: all words of the request are known, and all words of the question that it
 answers ("Yes please" depends on the question); it has every word that all those requests had; and it leaves no more
@@ -33,10 +33,9 @@ from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.text.denial import DENYING
-from langgraph_toolmem.text.requests import left_over, names_within
 from langgraph_toolmem.text.values import MAX_CHARS, read_text
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.wording import left_over, names_within
+from langgraph_toolmem.text.words import DENYING, words
 
 if TYPE_CHECKING:
     from langgraph_toolmem.inertia.candidates import Candidate

@@ -26,8 +26,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph_toolmem.runs.messages import LOOP_NOTE, text_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
 from langgraph_toolmem.runs.values import canon_args, is_unread, readable
-from langgraph_toolmem.text.denial import DENYING
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.words import DENYING, words
 
 
 @dataclass(slots=True, frozen=True)

@@ -21,9 +21,8 @@ from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.messages import Status
-from langgraph_toolmem.text.lexicon import LEXICON
-from langgraph_toolmem.text.requests import is_small_talk
-from langgraph_toolmem.text.words import STOP_WORDS, stem, word_set, words
+from langgraph_toolmem.text.wording import is_small_talk
+from langgraph_toolmem.text.words import LEXICON, STOP_WORDS, stem, word_set, words
 
 Chooser = Literal["model", "shortcut", "context"]
 Review = Literal["", "edited", "rejected"]

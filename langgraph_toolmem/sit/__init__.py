@@ -39,7 +39,7 @@ from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import NearState, SITEvidence, near_states, source_of, transitions
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, of_tool
 from langgraph_toolmem.sit.suggest import suggest as weigh
-from langgraph_toolmem.text.tools import tool_text
+from langgraph_toolmem.text.wording import tool_text
 from langgraph_toolmem.text.words import LexicalIndex
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
 with the roles "from" and "to". The inputs and outputs of a tool are its ports: single values with a place and a
 meaning.
 
-The words themselves are in `text.lexicon`. The rules are our own choice [O]; the paper clusters parameters by
+The words themselves are in `text.words.LEXICON`. The rules are our own choice [O]; the paper clusters parameters by
 embeddings of their descriptions.
 """
 
@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.words import LEXICON, words
 
 PATH_SLOT: Final = re.compile(r"\{([^{}]+)\}")
 

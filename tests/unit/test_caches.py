@@ -16,8 +16,8 @@ from langgraph_toolmem.base import caches
 from langgraph_toolmem.base.caches import KeptTexts, cached, forget_texts
 from langgraph_toolmem.graph.cases import replacements
 from langgraph_toolmem.runs.messages import output_of_text
-from langgraph_toolmem.text.requests import terms_of
 from langgraph_toolmem.text.values import kind_of, read_text, values_in
+from langgraph_toolmem.text.wording import terms_of
 from langgraph_toolmem.text.words import stem
 
 NO_TEXTS = {
@@ -32,7 +32,7 @@ NO_TEXTS = {
     "navigator/openapi/documents.py": "a loader of YAML",
     "stores/database.py": "factors of a checksum",
     "stores/vectors.py": "names of parts of a collection",
-    "text/looks.py": "sets of kinds",
+    "text/values.py": "sets of kinds",
 }
 """Modules with caches outside the home, and what those keep."""
 

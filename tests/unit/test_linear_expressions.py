@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 import langgraph_toolmem
-from langgraph_toolmem.text import looks
+from langgraph_toolmem.text import values
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it is private from Python 3.11 on
@@ -56,16 +56,16 @@ def with_expressions() -> list[str]:
     """Return the places of modules with expressions."""
     # Each worker collects the tests, and parsing all modules takes seconds.
     names = re.compile(rf"\bre\.({'|'.join(METHODS)}|compile)\b")
-    return [place for place, text in sources().items() if names.search(text)] + ["text/looks.py kinds"]
+    return [place for place, text in sources().items() if names.search(text)] + ["text/values.py kinds"]
 
 
 @cache
 def expressions(place: str) -> dict[str, tuple[re.Pattern[str], set[str]]]:
     """Return the expressions of a module by name, with the methods that are called."""
     found: dict[str, tuple[re.Pattern[str], set[str]]] = {}
-    if place == "text/looks.py kinds":
-        for kinds in (looks.KINDS, looks.RANKED, looks.WHOLE_VALUES):
-            found[f"{len(kinds)} kinds"] = (looks.scanner(kinds).pattern, {"finditer"})
+    if place == "text/values.py kinds":
+        for kinds in (values.KINDS, values.RANKED, values.WHOLE_VALUES):
+            found[f"{len(kinds)} kinds"] = (values.scanner(kinds).pattern, {"finditer"})
         return found
     source = sources()[place]
     name = ".".join(("langgraph_toolmem", *place.removesuffix(".py").split("/"))).removesuffix(".__init__")
@@ -234,7 +234,7 @@ def worst(pattern: re.Pattern[str], method: str) -> tuple[float, str]:
 
 def test_all_expressions_are_looked_at() -> None:
     found = {place: expressions(place) for place in with_expressions()}
-    assert NOT_KNOWN - {"text/looks.py"} <= MADE_AT_RUN_TIME
+    assert NOT_KNOWN - {"text/values.py"} <= MADE_AT_RUN_TIME
     assert sum(map(len, found.values())) > 80
     assert found["atoms/extract.py"], "it makes one of the verbs of the lexicon"
 

@@ -10,8 +10,7 @@ from langgraph_toolmem.graph.seen_input import SeenDigests, SeenInput
 from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.runs.model_input import ModelInput
 from langgraph_toolmem.runs.values import ABSENT
-from langgraph_toolmem.text.extents import extents, is_open, right_of, until
-from langgraph_toolmem.text.values import read_text
+from langgraph_toolmem.text.values import extents, is_open, read_text, right_of, until
 
 PROMPT = """You help customers of Example Ltd.
 Customer: Maria del Carmen (gold)

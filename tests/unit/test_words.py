@@ -9,19 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.text import requests, values
+from langgraph_toolmem.text import values, wording
 from langgraph_toolmem.text import words as words_module
-from langgraph_toolmem.text.looks import KINDS, MONTHS, RANKED, WEEKDAYS, WHOLE_VALUES
-from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.values import (
+    KINDS,
+    MONTHS,
+    RANKED,
+    WEEKDAYS,
+    WHOLE_VALUES,
     dates_in,
     kind_of,
     read_text,
     shape_of,
     values_in,
 )
+from langgraph_toolmem.text.wording import is_small_talk
 
-MODULES = [requests, values, words_module]
+MODULES = [wording, values, words_module]
 PARTS = ["3", "May", "mai", "$", "5月", "日", "2024-05-03", "a@b.c", "'", "“", "#W1", ".", " ", "k"]
 ANY_TEXT = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(PARTS)).map("".join))
 

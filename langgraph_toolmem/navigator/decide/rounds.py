@@ -37,7 +37,7 @@ from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, same_effects
 from langgraph_toolmem.runs.messages import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
-from langgraph_toolmem.text.tools import tool_text
+from langgraph_toolmem.text.wording import tool_text
 from langgraph_toolmem.text.words import LexicalIndex
 from langgraph_toolmem.turn.host import ErrorLog
 

@@ -21,9 +21,8 @@ from langgraph_toolmem.navigator.dependencies.nodes import ApiNode, Cluster, Key
 from langgraph_toolmem.navigator.dependencies.routes import RouteIndex
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import Port, entity_of, resource
-from langgraph_toolmem.text.words import rarity
+from langgraph_toolmem.text.words import LEXICON, rarity
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 

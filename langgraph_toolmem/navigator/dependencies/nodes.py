@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import EntityRoute, Port, canonical, inputs_of, outputs_of, route_of, verb_of
-from langgraph_toolmem.text.words import stem
+from langgraph_toolmem.text.words import LEXICON, stem
 
 Key = tuple[frozenset[str], str]
 """Words and shape of a parameter; with an alias, that name and "alias"."""

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.dependencies.nodes import ApiNode
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import EntityRoute, Port, canonical, resource
+from langgraph_toolmem.text.words import LEXICON
 
 MAX_LISTS: Final = 8
 """Limit of lists of the same name elsewhere in the hierarchy of paths."""

@@ -20,9 +20,9 @@ from langgraph_toolmem.navigator.openapi.names import Labelled, free_name, legal
 from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_stream
 from langgraph_toolmem.navigator.openapi.serialize import Place
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import PATH_SLOT, canonical
 from langgraph_toolmem.text.schema import compact
+from langgraph_toolmem.text.words import LEXICON
 
 logger = logging.getLogger(__name__)
 

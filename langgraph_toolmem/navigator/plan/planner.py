@@ -31,8 +31,8 @@ from langgraph_toolmem.navigator.plan.problem import (
 )
 from langgraph_toolmem.navigator.plan.reach import reach_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import Port, verb_of
+from langgraph_toolmem.text.words import LEXICON
 
 Strategy = Literal["alpha_beta", "annealing"]
 

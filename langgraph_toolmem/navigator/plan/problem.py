@@ -21,10 +21,9 @@ from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, wei
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.reach import Reach
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import Port, canonical, canonical_words, meaning_of
 from langgraph_toolmem.text.schema import Leaf, type_of
-from langgraph_toolmem.text.words import word_set, words
+from langgraph_toolmem.text.words import LEXICON, word_set, words
 
 Source = Literal["user", "produced", "either"]
 

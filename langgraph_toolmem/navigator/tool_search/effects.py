@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.lexicon import LEXICON
 from langgraph_toolmem.text.meaning import canonical, resource, route_of, singular
-from langgraph_toolmem.text.words import STOP_WORDS, stem, unaccented, word_set, words
+from langgraph_toolmem.text.words import LEXICON, STOP_WORDS, stem, unaccented, word_set, words
 
 ASKS, ORDERS, UNCLEAR = 1.0, -1.0, 0.0
 """Values of a request; a tool that reads is 1.0, one that changes something -1.0, an unknown one 0.0."""

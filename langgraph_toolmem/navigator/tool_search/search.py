@@ -34,8 +34,15 @@ from langgraph_toolmem.navigator.tool_search.effects import Wanted, effect_of, h
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.text.requests import REQUEST_LIMITS, is_small_talk, split_clauses
-from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.text.wording import (
+    REQUEST_LIMITS,
+    Wording,
+    embedded_text,
+    is_small_talk,
+    kit_name,
+    kit_of,
+    split_clauses,
+)
 from langgraph_toolmem.text.words import STOP_WORDS, rarity, telling_stems
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")

@@ -47,7 +47,7 @@ from langgraph_toolmem.papers.naviagent.model import (
     Relation,
 )
 from langgraph_toolmem.text.meaning import Port
-from langgraph_toolmem.text.tools import Wording, embedded_text
+from langgraph_toolmem.text.wording import Wording, embedded_text
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory

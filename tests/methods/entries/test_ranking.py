@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import RecallPolicy
 from langgraph_toolmem.entries.recall import RELEVANCE, Match, PastRequest, TermWeights, rank
-from langgraph_toolmem.text.requests import REQUEST_LIMITS, is_usual, terms_of
+from langgraph_toolmem.text.wording import REQUEST_LIMITS, is_usual, terms_of
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
 PLACES = ("Oslo", "Porto", "Quito", "Riga", "Seoul", "Tunis", "Utrecht", "Vienna", "Warsaw", "Zagreb")

@@ -21,8 +21,7 @@ from langgraph_toolmem.navigator.tool_search.effects import ASKS, ORDERS, UNCLEA
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.text.requests import split_clauses
-from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.text.wording import Wording, embedded_text, kit_name, kit_of, split_clauses
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
