@@ -27,6 +27,7 @@ budget of misses, and for a familiar request.
 ``prefetch``        look-ups that run while the model is asked
 ``context``         look-ups that are made before the model is asked
 ``exchange``        their execution, and the answers kept meanwhile
+``apart``           one call apart from the run, and the tools that qualify
 ==================  ==========================================================
 """
 
@@ -49,6 +50,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.agents import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, check_of
+from langgraph_toolmem.inertia.apart import REVIEWED
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.calibrated import Calibrated
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
@@ -62,7 +64,6 @@ from langgraph_toolmem.inertia.context import (
     PrefetchedContext,
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
-from langgraph_toolmem.inertia.counters import REVIEWED
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, calls_digest, of_tools
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.exchange import ContextStore

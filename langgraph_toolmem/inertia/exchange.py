@@ -31,15 +31,21 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import ToolCount
+from langgraph_toolmem.inertia.apart import (
+    AgentTools,
+    Host,
+    Interceptors,
+    Lookup,
+    PrefetchTask,
+    Ran,
+    config_apart,
+    is_same,
+    standing_in,
+)
 from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.forecast import forecast_of
-from langgraph_toolmem.inertia.prefetch import Interceptors, Lookup
-from langgraph_toolmem.inertia.prefetch.batch import Branch, namespace_of
-from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE, was_executed
-from langgraph_toolmem.inertia.prefetch.registry import count_pause
-from langgraph_toolmem.inertia.prefetch.task import Host, PrefetchTask, Ran, config_apart, standing_in
-from langgraph_toolmem.inertia.prefetch.tools import AgentTools, is_same
+from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Branch, count_pause, namespace_of, was_executed
 from langgraph_toolmem.inertia.quoted import marked, without_made_turns
 from langgraph_toolmem.runs.messages import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of

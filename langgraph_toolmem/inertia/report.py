@@ -10,8 +10,8 @@ from langgraph_toolmem.core.catalogue import named, suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.records import tool_of
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.apart import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.inertia.budget import Budget
-from langgraph_toolmem.inertia.counters import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects

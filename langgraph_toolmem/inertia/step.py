@@ -16,13 +16,13 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.agents import AgentPolicy
+from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Refusal, note_decision
 from langgraph_toolmem.inertia.exchange import ContextLookups
 from langgraph_toolmem.inertia.forecast import InertiaForecast
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch, Prefetcher
-from langgraph_toolmem.inertia.prefetch.prefetcher import FREE_CHOICE
+from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.quoted import marked
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.runs.messages import no_usage

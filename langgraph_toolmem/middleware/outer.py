@@ -15,7 +15,7 @@ from langchain.agents.middleware import (
 )
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.inertia.prefetch import Interceptors
+from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.models.features import Surroundings
 from langgraph_toolmem.runs.tools import name_of
 

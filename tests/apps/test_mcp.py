@@ -18,7 +18,7 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem import InertiaPolicy, Prefetch
-from langgraph_toolmem.inertia.prefetch import Interceptors, qualified
+from langgraph_toolmem.inertia.apart import Interceptors, qualified
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run

@@ -533,7 +533,7 @@ async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) ->
 def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.prefetcher.UNWATCHED_CALLS", 2)
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.UNWATCHED_CALLS", 2)
     desk = Desk()
     graph = graph_of(memory, desk.tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
     for number in range(4):

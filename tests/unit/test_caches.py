@@ -26,7 +26,7 @@ NO_TEXTS = {
     "atoms/slots.py": "an expression and lists of words",
     "graph/seen_input.py": "expressions of dates",
     "inertia/agents.py": "policies of agents",
-    "inertia/prefetch/task.py": "classes of tools",
+    "inertia/apart.py": "classes of tools",
     "inertia/settings.py": "names of settings that a program wrote",
     "models/copies.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
