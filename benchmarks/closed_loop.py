@@ -26,8 +26,8 @@ from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.apart import Interceptors, qualified
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision
+from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import choose, least_probability
-from langgraph_toolmem.inertia.quoted import MARK
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.model_input import UNSEEN

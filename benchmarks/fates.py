@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.seen_input import read_input
 from langgraph_toolmem.graph.state import PARALLEL, RunState
-from langgraph_toolmem.inertia.candidates import LEAST_SHARE, MAX_TOOLS, NEAREST, NEIGHBOURS, next_tools
+from langgraph_toolmem.inertia.calibrated import LEAST_SHARE, MAX_TOOLS, NEAREST, NEIGHBOURS, next_tools
 from langgraph_toolmem.inertia.context import HARD, next_lookup
 from langgraph_toolmem.inertia.decision import Decision, Option, calls_text
 from langgraph_toolmem.runs.model_input import ModelInput

@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks import load
 from langgraph_toolmem.graph.events import Count, Record
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.budget import Budget, Checked
+from langgraph_toolmem.inertia.confidence import Budget, Checked
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 WINDOW: Final = 300

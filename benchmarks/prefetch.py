@@ -20,7 +20,7 @@ from benchmarks.replay import PROMPTS, arrange
 from benchmarks.yardsticks import BackOffNGram
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.inertia.decision import Decision
-from langgraph_toolmem.inertia.guards import may_write
+from langgraph_toolmem.inertia.policy import may_write
 from langgraph_toolmem.offline.replay import PrefetchTally, model_seconds, replay
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.run import Run, Turn

@@ -41,7 +41,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.decision import Decision, Proposal
     from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
     from langgraph_toolmem.inertia.prefetch import Prefetch
-    from langgraph_toolmem.inertia.settings import InertiaSettings
+    from langgraph_toolmem.inertia.step import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
     from langgraph_toolmem.middleware import tool_memory_middleware
     from langgraph_toolmem.models import with_tool_memory
@@ -64,7 +64,7 @@ _HOMES = {
     "Entry": "entries.entry",
     "Inertia": "inertia",
     "InertiaPolicy": "inertia.policy",
-    "InertiaSettings": "inertia.settings",
+    "InertiaSettings": "inertia.step",
     "Navigator": "navigator",
     "PaperPolicy": "papers.autotool",
     "Plan": "navigator.plan.planner",

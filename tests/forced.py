@@ -7,8 +7,8 @@ from typing import Any
 
 from langgraph_toolmem import Inertia
 from langgraph_toolmem.graph.state import WORDS, RunState
+from langgraph_toolmem.inertia.confidence import COLUMNS
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal
-from langgraph_toolmem.inertia.estimator import COLUMNS
 from langgraph_toolmem.runs.values import canon_args
 
 

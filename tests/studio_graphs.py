@@ -13,7 +13,7 @@ from navi_script import ask, decisions, do, say
 from pydantic import Field
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.inertia.settings import InertiaSettings
+from langgraph_toolmem.inertia.step import InertiaSettings
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, create_navi_subgraph, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 

@@ -202,9 +202,8 @@ class ContributorTable:
         row = self.rows.get(key)
         if row is None:
             # Contributors of a slot have no total to compare: the oldest slot is dropped.
-            if len(self.rows) >= self.max_rows:
-                del self.rows[next(iter(self.rows))]
             row = self.rows[key] = {}
+            drop_oldest(self.rows, self.max_rows)
         contributors = row.get(item)
         if contributors is None:
             if len(row) >= self.max_items:

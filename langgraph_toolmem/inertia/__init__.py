@@ -8,22 +8,17 @@ budget of misses, and for a familiar request.
 
 ==================  ==========================================================
 ``Inertia``         this method: its decisions and their results
-``situation``       the evidence of a decision, and the shape of a veto
-``calibrated``      the default decision, in order; AutoTool's own is `papers.autotool`
-``candidates``      what may come, and with which arguments
-``estimator``       how likely each candidate is: one ridge logistic regression
+``calibrated``      the default decision, in order: the situation, the candidates with their arguments, the vetoes
+                    without a record; AutoTool's own is `papers.autotool`
+``confidence``      the estimator's probability of each candidate, and the budget of calls that may be wrong
 ``novelty``         requests unlike those of the record
 ``cases``           values in past outputs that speak against a call
-``guards``          what no record excuses: repeats, changes not named …
 ``corrections``     calls that the model corrected, sources that were wrong
-``budget``          the number of calls that may be wrong
-``record``          hits and misses, calls made, as events of the evidence graph
-``changes``         changes that the memory made, for a person to review
-``policy``          when to act; ``settings``: what a host's context changes
+``policy``          when to act, and what no record excuses: repeats, changes not named …
 ``decision``        the answer, its reason, and what traces show of it
-``report``          the section of the memory's report
-``agents``          the agents of a memory, and their results in shadow mode
-``step``            the shortcut at a model call
+``record``          hits and misses, calls made, as events of the evidence graph
+``review``          agents, wrong calls and changes for a person to review; the section of the memory's report
+``step``            the shortcut at a model call, and the settings that a host's context changes
 ``prefetch``        look-ups that run while the model is asked
 ``context``         look-ups that are made before the model is asked
 ``exchange``        their execution, and the answers kept meanwhile
@@ -48,14 +43,10 @@ from langgraph_toolmem.graph.records import ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia import guards
-from langgraph_toolmem.inertia.agents import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, check_of
 from langgraph_toolmem.inertia.apart import REVIEWED
-from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
-from langgraph_toolmem.inertia.calibrated import Calibrated
-from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
+from langgraph_toolmem.inertia.calibrated import NEIGHBOURS, Calibrated, CallContexts, Similarity, Situation, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, Guess, learn_case
-from langgraph_toolmem.inertia.changes import Changes
+from langgraph_toolmem.inertia.confidence import SHADOWED, Budget, Checked, Estimator
 from langgraph_toolmem.inertia.context import (
     ContextHeldOut,
     ContextMade,
@@ -65,11 +56,9 @@ from langgraph_toolmem.inertia.context import (
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, calls_digest, of_tools
-from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.exchange import ContextStore
-from langgraph_toolmem.inertia.guards import credit_varied, may_write
 from langgraph_toolmem.inertia.novelty import Familiar
-from langgraph_toolmem.inertia.policy import InertiaPolicy, with_records
+from langgraph_toolmem.inertia.policy import InertiaPolicy, credit_varied, may_write, misnamed, undeclared, with_records
 from langgraph_toolmem.inertia.prefetch import Registry
 from langgraph_toolmem.inertia.record import (
     MOST_STANDS_FOR,
@@ -87,8 +76,7 @@ from langgraph_toolmem.inertia.record import (
     judged_calls,
     open_turn,
 )
-from langgraph_toolmem.inertia.report import section_of
-from langgraph_toolmem.inertia.situation import Similarity, Situation
+from langgraph_toolmem.inertia.review import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, Changes, check_of, section_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -399,10 +387,10 @@ class Inertia(Method):
         self._logged.add(key)
         specs = {**catalogue.known, **(tools or {})}
         whole = catalogue.given is not None
-        lines = list(guards.misnamed(policy, specs, whole=whole))
+        lines = list(misnamed(policy, specs, whole=whole))
         lines += catalogue.declarations.lines(catalogue.marked(specs), whole=whole)
         available = catalogue.marked(tools)
-        missing = guards.undeclared(available, policy)
+        missing = undeclared(available, policy)
         reading = suggested(available[name] for name in missing)
         lines.append((logging.WARNING if reading else logging.DEBUG, undeclared_line(missing, reading)))
         for level, line in lines:

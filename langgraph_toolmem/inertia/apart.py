@@ -34,8 +34,7 @@ from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.context import PrefetchedContext
-from langgraph_toolmem.inertia.guards import may_write, why_never
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy, may_write, why_never
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.ask import loop_of_run
 from langgraph_toolmem.turn.host import RUNTIME_KEY, told_once, warn_once

@@ -29,7 +29,7 @@ from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.base.caches import cached, drop_oldest
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
@@ -41,7 +41,7 @@ from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.runs.run import ExecutedCall
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.inertia.situation import Situation
+    from langgraph_toolmem.inertia.calibrated import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +355,7 @@ class Cases(Table):
         pair = self._pairs.get(key)
         if pair is None:
             pair = self._pairs[key] = PairCases()
-            if len(self._pairs) > self.most_pairs:
-                del self._pairs[next(iter(self._pairs))]
+            drop_oldest(self._pairs, self.most_pairs)
         return pair
 
     def _see(self, facts: list[str]) -> None:
@@ -365,8 +364,7 @@ class Cases(Table):
             seen = self.places.get(place)
             if seen is None:
                 seen = self.places[place] = [0, {}]
-                if len(self.places) > self.most_places:
-                    del self.places[next(iter(self.places))]
+                drop_oldest(self.places, self.most_places)
             seen[0] += 1
             values = seen[1]
             values[value] = values.get(value, 0) + 1
@@ -465,17 +463,19 @@ class Cases(Table):
                 return "a number in the outputs is outside the range of what led to the call before"
         return ""
 
-    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+    def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         """Refuse a call if values in the outputs are new here, or led the model elsewhere before."""
-        state, changes = situation.state, best.changes
+        state, changes = situation.state, candidate.changes
         if changes and made_by_memory(state):
             # The model may never have reached this point by itself: without this rule 17 changes in 10,000 requests
             # were unasked.
-            unproven = self._unproven_after_own_calls(state, best.tool)
+            unproven = self._unproven_after_own_calls(state, candidate.tool)
             if unproven is not None:
                 return unproven
         # Without the values of outputs 583 changes in 10,000 requests were unasked.
-        doubt = self.doubt(state, best.tool, self.facts_of(state, situation.today, changes=changes), changes=changes)
+        doubt = self.doubt(
+            state, candidate.tool, self.facts_of(state, situation.today, changes=changes), changes=changes
+        )
         return Refusal("cases", doubt) if doubt else None
 
     def _unproven_after_own_calls(self, state: RunState, tool: str) -> Refusal | None:
@@ -511,10 +511,10 @@ class Media:
 
     cases: Cases
 
-    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
-        state, tool = situation.state, best.tool
+    def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
+        state, tool = situation.state, candidate.tool
         pair = self.cases.pair(state, tool)
-        least = (FOR_CHANGES if best.changes else FOR_LOOK_UPS).least
+        least = (FOR_CHANGES if candidate.changes else FOR_LOOK_UPS).least
         if not state.media:
             # "Is this covered?" without the picture is less specific than the requests that led to the call.
             if pair.hits_with_media and pair.hits_alone < least:

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Final
 
 from langchain_core.messages import AIMessage
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.checks import (
     expect,
     is_bool,
-    is_number,
     is_positive,
     is_positive_count,
     is_share,
@@ -42,6 +42,7 @@ from langgraph_toolmem.graph.events import (
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import Decision, Option, digest_of_turn
+from langgraph_toolmem.inertia.policy import is_rate
 from langgraph_toolmem.runs.run import Turn
 
 # On the desks, 21 of 46 look-ups that were `unfamiliar` were wrong: without them 37.2 % in place of 36.5 % of the model
@@ -96,16 +97,12 @@ class PrefetchedContext:
         if given is not None:
             object.__setattr__(self, "tools", frozenset(names_given("PrefetchedContext.tools", given)))
         expect(self, "min_probability", "a share from 0 to 1", is_share)
-        expect(self, "max_in_vain", "a number from 0 to 100", _is_rate)
+        expect(self, "max_in_vain", "a number from 0 to 100", is_rate)
         expect(self, "max_steps", "a whole number from 1", is_positive_count)
         expect(self, "max_wait", "a number of seconds above 0", is_positive)
         expect(self, "max_characters", "a whole number from 1", is_positive_count)
         expect(self, "held_out", "a share from 0 to 1", is_share)
         expect(self, "as_data", "True, False or None", or_none(is_bool))
-
-
-def _is_rate(value: Any) -> bool:
-    return is_number(value) and 0 <= value <= 100
 
 
 # --- the choice of the next look-up ---
@@ -322,8 +319,7 @@ class ContextRecord(Table):
 
     def _hold_out(self, turn: str, call: str, stands_for: int, user: str | None) -> None:
         self.pending[turn] = ContextHeldOut(turn, call, stands_for, user)
-        if len(self.pending) > self.most_pending:
-            del self.pending[next(iter(self.pending))]
+        drop_oldest(self.pending, self.most_pending)
 
     def _check(self, turn: str, right: int) -> None:
         self.pending.pop(turn, None)

@@ -15,19 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Count, Event, Forgotten, PlainRecord, Record, ToolCount, plain_of, records_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.budget import CORRECTED, Checked
+from langgraph_toolmem.inertia.confidence import CORRECTED, EXAMPLE_COLUMNS, Checked
 from langgraph_toolmem.inertia.decision import Decision, Option, Refusal
-from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import canon, canon_args
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.inertia.situation import Situation
+    from langgraph_toolmem.inertia.calibrated import Situation
 
 CONTINUED: Final = "continued"
 """Counter of a tool: a turn of the model came right after a call that the model had made itself."""
@@ -132,8 +132,7 @@ class Corrections(Table):
 
     def _make(self, request: str, *fields: Any) -> None:
         self.made.setdefault(request, []).append(CallMade(request, *fields))
-        if len(self.made) > self.most_requests:
-            del self.made[next(iter(self.made))]
+        drop_oldest(self.made, self.most_requests)
 
     def _settle(self, request: str) -> None:
         self.made.pop(request, None)
@@ -145,8 +144,7 @@ class Corrections(Table):
             record.right = max(record.right, turn)
         else:
             record.wrong = max(record.wrong, turn)
-        if len(self.sources) > self.most_sources:
-            del self.sources[next(iter(self.sources))]
+        drop_oldest(self.sources, self.most_sources)
 
     def forget(self, gone: Forgotten) -> int:
         removed = 0
@@ -168,11 +166,11 @@ class Corrections(Table):
         record = self.sources.get(source)
         return record is not None and record.wrong > record.right
 
-    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+    def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         """Refuse a value from a source that was wrong the last time."""
-        for parameter, source in best.sources.items():
-            if self.withdrawn(source_key(best.tool, parameter, source)):
-                text = f"{parameter} of {best.tool} was wrong the last time that it came from this source"
+        for parameter, source in candidate.sources.items():
+            if self.withdrawn(source_key(candidate.tool, parameter, source)):
+                text = f"{parameter} of {candidate.tool} was wrong the last time that it came from this source"
                 return Refusal("source_withdrawn", text)
         return None
 

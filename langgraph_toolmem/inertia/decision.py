@@ -1,11 +1,18 @@
-"""The decision about one model turn: the weighed candidates, the proposed call, and the reason."""
+"""The decision about one model turn: the situation, the weighed candidates, the proposed call, and the reason.
+
+In this order: the evidence (`Situation`) and the shape of a rule that looks at it (`Veto`); its answer (`Refusal`); a
+weighed candidate (`Option`), the call (`Proposal`) and the whole `Decision`; the forecast for prefetch and look-ups
+before the model; the host's traces and logs.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.records import ToolRecords, tool_of
@@ -13,10 +20,13 @@ from langgraph_toolmem.graph.state import tool_in_words
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
+from langgraph_toolmem.turn.step import Call, Forecast
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 _decisions = logging.getLogger("langgraph_toolmem.decisions")
 _logger = logging.getLogger("langgraph_toolmem.inertia.decision")
-
 Code: TypeAlias = Literal[
     "record_is_sure",
     "nothing_seen",
@@ -129,7 +139,7 @@ class Option:
         probability: that the model does exactly this; for the paper policy, the score CIPS.
         refused: the reason why it is not proposed, or None.
         changes: a call of it may change something.
-        stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
+        stale: the result of a call may be out of date when the model asks for it (`policy.may_be_stale`).
         following: the next step of a past request that agrees with it (`Neighbour.tool`).
         evidence: for it, in words.
         records: keys of the records to be updated once the model's turn is known.
@@ -164,26 +174,6 @@ class Option:
             "score": round(float(self.probability), 4),
             "refused": self.refused.text if self.refused is not None else "",
         }
-
-
-def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
-    """Return the arguments of one call, or of several of one tool in any order, as one text."""
-    texts = [canon_args(args) for args in calls]
-    return "\x1e".join(sorted(texts))
-
-
-def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
-    """Return the identity of one turn's calls of a tool, in any order."""
-    return digest("call", tool, calls_text(calls))
-
-
-def digest_of_turn(turn: Turn) -> str:
-    """Return the identity of the calls of a turn; "" unless all of them call one tool."""
-    # Candidates have one tool, so a turn of several tools differs from every candidate.
-    tools = {step.tool for step in turn.steps}
-    if len(tools) != 1:
-        return ""
-    return calls_digest(tools.pop(), [step.args for step in turn.steps])
 
 
 @dataclass(frozen=True)
@@ -283,6 +273,52 @@ def of_tools(decision: Decision, names: ToolRecords) -> Decision:
     for option in decision.options:
         options.append(replace(option, tool=tool_of(option.tool), refused=renamed(option.refused)))
     return replace(decision, proposal=proposal, refusal=renamed(decision.refusal), options=tuple(options))
+
+
+def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
+    """Return the arguments of one call, or of several of one tool in any order, as one text."""
+    texts = [canon_args(args) for args in calls]
+    return "\x1e".join(sorted(texts))
+
+
+def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
+    """Return the identity of one turn's calls of a tool, in any order."""
+    return digest("call", tool, calls_text(calls))
+
+
+def digest_of_turn(turn: Turn) -> str:
+    """Return the identity of the calls of a turn; "" unless all of them call one tool."""
+    # Candidates have one tool, so a turn of several tools differs from every candidate.
+    tools = {step.tool for step in turn.steps}
+    if len(tools) != 1:
+        return ""
+    return calls_digest(tools.pop(), [step.args for step in turn.steps])
+
+
+# --- the forecast of the model's answer, for prefetch and look-ups before the model ---
+
+
+@dataclass(frozen=True, slots=True)
+class InertiaForecast(Forecast):
+    """The decision about a model turn.
+
+    Attributes:
+        decision: the decision, with the predicted turns.
+        policy: the policy that decided.
+        offered: names of the tools that were offered.
+        lookups: tools that may be looked up before the model is asked, by name.
+    """
+
+    decision: Decision
+    policy: InertiaPolicy
+    offered: frozenset[str]
+    lookups: Mapping[str, BaseTool] = field(default_factory=dict)
+
+
+def forecast_of(call: Call) -> InertiaForecast | None:
+    """Return the shortcut's forecast of a model call, or None."""
+    forecast = call.forecast
+    return forecast if isinstance(forecast, InertiaForecast) else None
 
 
 # --- the host's traces and logs ---

@@ -38,8 +38,7 @@ from langgraph_toolmem.text.wording import left_over, names_within
 from langgraph_toolmem.text.words import DENYING, words
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.inertia.candidates import Candidate
-    from langgraph_toolmem.inertia.situation import Situation
+    from langgraph_toolmem.inertia.calibrated import Candidate, Situation
 
 LEVEL: Final = 0.05
 """Significance level of the test: share of the familiar requests that it may refuse."""
@@ -129,9 +128,9 @@ class Familiar(Table):
         by_all = LEAST_WORDINGS * _at_least(of_all, new) / (len(of_all) + 1)
         return (_at_least(of_tool, new) + by_all) / (len(of_tool) + LEAST_WORDINGS)
 
-    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+    def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         """Refuse a call for a request with too many new words; before a change, any word that decides."""
-        tool, new = best.tool, best.new_words
+        tool, new = candidate.tool, candidate.new_words
         if new is None:
             return Refusal("unfamiliar", f"no similar request before led to {tool}")
         # A test at level .05 refuses about one familiar request in twenty.
@@ -139,23 +138,23 @@ class Familiar(Table):
             text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
             return Refusal("unfamiliar", text)
         # The test lets one new word pass where people write as they like. Before a change that word may be "never".
-        return situation.novelty.strange(best) if best.changes else None
+        return situation.novelty.strange(candidate) if candidate.changes else None
 
 
 class Denial:
     """Leaves a look-up to the model after a new word that negates, withdraws or postpones."""
 
-    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+    def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         # Before a change `Familiar` compares every word.
-        return None if best.changes else situation.novelty.denied(best)
+        return None if candidate.changes else situation.novelty.denied(candidate)
 
 
 class DecidingWords:
     """Leaves a look-up to the model after a word that only requests without this look-up had."""
 
-    def refuse(self, best: Option, situation: Situation) -> Refusal | None:
+    def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         # Before a change `Familiar` has compared every word already.
-        return None if best.changes else situation.novelty.against(best)
+        return None if candidate.changes else situation.novelty.against(candidate)
 
 
 def _at_least(familiar: Sequence[FamiliarRequest], new: float) -> int:

@@ -57,9 +57,8 @@ from langgraph_toolmem.inertia.apart import (
     is_same,
     standing_in,
 )
-from langgraph_toolmem.inertia.decision import Option
-from langgraph_toolmem.inertia.forecast import InertiaForecast, forecast_of
-from langgraph_toolmem.inertia.guards import may_write
+from langgraph_toolmem.inertia.decision import InertiaForecast, Option, forecast_of
+from langgraph_toolmem.inertia.policy import may_write
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args, readable
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run

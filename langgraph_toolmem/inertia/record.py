@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.text import canonical
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Count, Event, Forgotten, PlainRecord, Record, ToolCount, events_of, rows_of
 from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, from_input
 from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
+from langgraph_toolmem.inertia.confidence import AUDITED, EXAMPLE_COLUMNS, SHADOWED, Acted, Checked, ExamplesSeen
 from langgraph_toolmem.inertia.corrections import SOURCED, CallMade, values_of
 from langgraph_toolmem.inertia.decision import Decision, Option, calls_digest, digest_of_turn
-from langgraph_toolmem.inertia.estimator import EXAMPLE_COLUMNS, ExamplesSeen
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.runs.run import Turn
 
@@ -122,7 +122,7 @@ class TurnOpened(Event):
         turn: its key.
         windows: the contexts it began in.
         judged: the predicted calls, as `JudgedCall.to_plain` writes them.
-        would_act: AUDITED or SHADOWED (`inertia.budget`) if the best of them would be made, else 0.
+        would_act: AUDITED or SHADOWED (`inertia.confidence`) if the best of them would be made, else 0.
         seen: prompt and context, as `SeenDigests.plain` writes them.
     """
 
@@ -200,16 +200,14 @@ class InertiaEvidence(Table):
         opened = TurnOpened(turn, *begun)
         self._count(opened, 1)
         self.open_turns[turn] = opened
-        if len(self.open_turns) > self.most_turns:
-            del self.open_turns[next(iter(self.open_turns))]
+        drop_oldest(self.open_turns, self.most_turns)
 
     def _close(self, turn: str) -> None:
         opened = self.open_turns.pop(turn, None)
         if opened is not None:
             self._count(opened, -1)
         self.closed_turns[turn] = None
-        if len(self.closed_turns) > self.most_turns:
-            del self.closed_turns[next(iter(self.closed_turns))]
+        drop_oldest(self.closed_turns, self.most_turns)
 
     def _count(self, opened: TurnOpened, amount: int) -> None:
         for context in opened.windows:

@@ -12,7 +12,7 @@ from langgraph.graph import END
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.inertia.guards import VARIED
+from langgraph_toolmem.inertia.policy import VARIED
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.loops import LoopWatch, texts_before
 from langgraph_toolmem.runs.messages import LOOP_NOTE, STOPPED

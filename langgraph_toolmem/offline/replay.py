@@ -17,8 +17,7 @@ from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.apart import Lookup
 from langgraph_toolmem.inertia.decision import Decision, calls_text
-from langgraph_toolmem.inertia.guards import may_write, undeclared
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy, may_write, undeclared
 from langgraph_toolmem.inertia.prefetch import Prefetch, choose, least_probability
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun

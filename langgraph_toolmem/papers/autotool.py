@@ -15,7 +15,7 @@ numbers in constant time.
 
 By default (`inertia.calibrated`) a logistic regression, which learns from the model's answers, says how probable it is
 that tool and arguments are exactly the model's, and a budget bounds the misses. What guards any shortcut
-(`inertia.guards`) guards this one too. Per 100 model turns of recorded runs, cold, right and wrong calls
+(`inertia.policy`) guards this one too. Per 100 model turns of recorded runs, cold, right and wrong calls
 (`python -m benchmarks.replay --seeds 5`; docs/figures.md has all sets):
 
 | | the default, look-ups alone | the default, all tools named | the paper |
@@ -47,10 +47,9 @@ from langgraph_toolmem.base.checks import (
 from langgraph_toolmem.graph.sources import describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, ToolGraph
+from langgraph_toolmem.inertia.calibrated import Similarity, Situation
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal
-from langgraph_toolmem.inertia.guards import Guards, may_write
-from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
-from langgraph_toolmem.inertia.situation import Similarity, Situation
+from langgraph_toolmem.inertia.policy import Bound, Guards, InertiaPolicy, may_write
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, fit

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.caches import KeptTexts
+from langgraph_toolmem.base.caches import KeptTexts, drop_oldest
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
@@ -362,8 +362,7 @@ class Memo(SharedByCopies):
             # Branches of a graph compute side by side: the model must read one result in all of them.
             kept = self._kept.setdefault(key, kept)
             self._kept.move_to_end(key)
-            while len(self._kept) > MAX_TURNS:
-                self._kept.popitem(last=False)
+            drop_oldest(self._kept, MAX_TURNS)
             return kept
 
     def _point(self, call: Call) -> tuple[str, frozenset[str]] | None:

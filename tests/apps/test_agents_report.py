@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 
 from langgraph_toolmem import InertiaPolicy, TokenPrice, ToolMemory
 from langgraph_toolmem.graph.events import Count, Event
-from langgraph_toolmem.inertia.budget import SHADOWED, Checked
+from langgraph_toolmem.inertia.confidence import SHADOWED, Checked
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 

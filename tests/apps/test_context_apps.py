@@ -33,7 +33,7 @@ from pydantic import BaseModel
 from task_desk import CONTEXT, SHADOW, TaskDesk, memory_of, shape
 
 from langgraph_toolmem import PrefetchedContext, ToolMemory
-from langgraph_toolmem.inertia.quoted import HEAD
+from langgraph_toolmem.inertia.exchange import HEAD
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.nodes import Recorder

@@ -14,7 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import ValidationError
 
 from langgraph_toolmem import Bound, InertiaPolicy, ToolMemory
-from langgraph_toolmem.inertia.settings import InertiaSettings, settings_policy
+from langgraph_toolmem.inertia.step import InertiaSettings, settings_policy
 from langgraph_toolmem.turn import host
 
 GUARDED = InertiaPolicy(never={"a"}, allow_destructive={"c"}, allow_repeats={"d"}, only={"b", "e"})

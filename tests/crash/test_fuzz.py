@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 
 from langgraph_toolmem.graph.events import Arguments, Count, Event, Outcome, Sources, ToolDescribed, have_shape
-from langgraph_toolmem.inertia.estimator import ExamplesSeen
+from langgraph_toolmem.inertia.confidence import ExamplesSeen
 
 FILES = 200
 

@@ -22,15 +22,13 @@ from langgraph_toolmem.core.episodes import EpisodeSpent
 from langgraph_toolmem.core.ledger import Shown
 from langgraph_toolmem.core.trials import HintsDrawn
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia.agents import SHADOW_CHECK, CheckEnded, CheckOpened
-from langgraph_toolmem.inertia.budget import Acted
 from langgraph_toolmem.inertia.cases import CaseSeen
-from langgraph_toolmem.inertia.changes import ChangeMade
+from langgraph_toolmem.inertia.confidence import COLUMNS, Acted, ExamplesSeen
 from langgraph_toolmem.inertia.context import ContextHeldOut, ContextMade
 from langgraph_toolmem.inertia.corrections import CallMade, SourceJudged
-from langgraph_toolmem.inertia.estimator import COLUMNS, ExamplesSeen
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.record import TurnClosed, TurnOpened
+from langgraph_toolmem.inertia.review import SHADOW_CHECK, ChangeMade, CheckEnded, CheckOpened
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.evidence import LinkWeightsSet, PrunedTool, ToolsSearched
 from langgraph_toolmem.stores import snapshot

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.inertia.budget import FIRST
+from langgraph_toolmem.inertia.confidence import FIRST
 from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.offline.replay import InertiaMeter, InertiaTest, is_right, replay
 from langgraph_toolmem.runs.logs import load_runs

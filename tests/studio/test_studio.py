@@ -13,7 +13,7 @@ from places import TESTS
 from studio_server import ROOT, StudioServer, langgraph_dev, project
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.inertia.settings import InertiaSettings
+from langgraph_toolmem.inertia.step import InertiaSettings
 from langgraph_toolmem.report.report import Report
 
 pytest.importorskip("langgraph_api")

@@ -17,7 +17,7 @@ from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.inertia import guards
+from langgraph_toolmem.inertia.policy import may_write, undeclared, why_never
 from langgraph_toolmem.runs.tools import (
     MAX_RETURNS,
     ToolSpec,
@@ -68,9 +68,9 @@ def effects_of(memory: ToolMemory, name: str) -> str:
 def test_what_counts_as_a_declaration(name: str, marks: Mapping[str, Any], reads: Any, effects: str) -> None:
     with ToolMemory.ephemeral(tools=[schema(name, **marks)], reads=reads, methods=[Inertia()]) as memory:
         assert effects_of(memory, name) == effects
-        assert guards.may_write(name, memory.core.catalogue.marked()) == (effects != "reads")
-        undeclared = [name] if effects == "changes" and marks.get("annotations") != WRITES["annotations"] else []
-        assert guards.undeclared(memory.core.catalogue.marked(), NOTHING) == undeclared
+        assert may_write(name, memory.core.catalogue.marked()) == (effects != "reads")
+        missing = [name] if effects == "changes" and marks.get("annotations") != WRITES["annotations"] else []
+        assert undeclared(memory.core.catalogue.marked(), NOTHING) == missing
 
 
 def steers(text: str) -> Command[Any]:
@@ -224,7 +224,7 @@ def test_the_report_names_the_setting_that_helps() -> None:
     assert todo["wipe"] == 'InertiaPolicy(may_write={"wipe"}, allow_destructive={"wipe"})'
     assert todo["pay"] == 'if it only reads: ToolMemory(reads={"pay"}); otherwise InertiaPolicy(may_write={"pay"})'
     free = eval(todo["wipe"], {"InertiaPolicy": InertiaPolicy})
-    assert guards.why_never(read_tools(tools)["wipe"], free) is None
+    assert why_never(read_tools(tools)["wipe"], free) is None
 
 
 def test_nothing_helps_a_tool_that_steers_the_run() -> None:

@@ -24,8 +24,8 @@ from langgraph_toolmem.graph import shapes, tool_graph
 from langgraph_toolmem.graph.events import Event, RunSeen, Unknown
 from langgraph_toolmem.graph.tool_graph import OPEN, ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
-from langgraph_toolmem.inertia import changes
 from langgraph_toolmem.inertia import record as inertia
+from langgraph_toolmem.inertia import review
 from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.navigator import evidence as navigator
 from langgraph_toolmem.sit import evidence as sit
@@ -145,7 +145,8 @@ TABLES = (
     sit.SITEvidence,
     navigator.NavigatorEvidence,
     ledger.LedgerTable,
-    changes.Changes,
+    review.Agents,
+    review.Changes,
     trials.TrialTable,
 )
 ANN, RUN = "a" * 16, "b" * 16
@@ -167,7 +168,12 @@ OPERATIONS: dict[str, Event] = {
         core.ToolCount("b", "right"),
         core.RunSeen(RUN, 1, ANN),
         core.Verdict(RUN, 1.0, f"for {SECRET}", ANN),
-        changes.ChangeMade("c9", RUN, ANN, 500_000, "t", "b", SECRET, "ok", SECRET),
+        review.ChangeMade("c9", RUN, ANN, 500_000, "t", "b", SECRET, "ok", SECRET),
+        review.AgentSeen("k1", 500_000, "office", {"shadow": True}, 0),
+        review.AgentTurn("k1", 1),
+        review.CheckOpened("t1", review.SHADOW_CHECK, "k1", RUN, ANN, 500_000, "t", "b", "c" * 16, SECRET),
+        review.CheckEnded("t2", 1, "an answer in words"),
+        review.WrongCall("t3", review.AUDIT, "k1", RUN, ANN, 500_000, "t", "b", SECRET, SECRET),
         inertia.RulesJudged(["A1"], 1),
         inertia.TurnOpened("t1", ["w0"], [["b", SECRET, ["A1"], 0.5, [], 0, None, {}]], 1, ANN),
         inertia.TurnClosed("t0"),
@@ -198,9 +204,9 @@ def full() -> ToolGraph:
 
 def kinds() -> set[str]:
     """The operations that are defined."""
-    modules = (core, inertia, changes, sit, navigator, ledger, trials)
+    modules = (core, inertia, review, sit, navigator, ledger, trials)
     found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
-    of_inertia = (inertia.__name__, changes.__name__)
+    of_inertia = (inertia.__name__, review.__name__)
     found = {each for each in found if ".inertia." not in each.__module__ or each.__module__ in of_inertia}
     return {each.kind for each in found if issubclass(each, Event) and each not in (Event, Unknown)}
 

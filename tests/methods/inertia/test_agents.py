@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.agents import AgentPolicy, Agents
+from langgraph_toolmem.inertia.review import AgentPolicy, Agents
 
 
 def test_a_new_agent_takes_the_place_of_the_one_that_was_seen_longest_ago() -> None:

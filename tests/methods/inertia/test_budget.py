@@ -14,8 +14,8 @@ from langgraph_toolmem import Bound, InertiaPolicy
 from langgraph_toolmem.graph.events import Successor
 from langgraph_toolmem.graph.state import SEPARATOR, START, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia import budget as of
-from langgraph_toolmem.inertia.budget import Acted, Budget, Checked
+from langgraph_toolmem.inertia import confidence as of
+from langgraph_toolmem.inertia.confidence import Acted, Budget, Checked
 from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.record import credit_repeated_failure, credit_shortcut, failing_share
 from langgraph_toolmem.runs.run import ExecutedCall, Turn

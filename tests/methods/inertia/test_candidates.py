@@ -11,7 +11,7 @@ from histories import Learner, call, calls, history, reading, schema, state_of, 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.inertia.candidates import CallContexts, call_key, candidates, contexts_of
+from langgraph_toolmem.inertia.calibrated import CallContexts, call_key, candidates, contexts_of
 from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.runs.tools import read_tools

@@ -8,7 +8,7 @@ from typing import Any
 from histories import call, history, reading, schema, shortcut, user
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.inertia.changes import Changes
+from langgraph_toolmem.inertia.review import Changes
 
 TOOLS = [reading("look"), schema("pay")]
 

@@ -13,6 +13,7 @@ from langgraph_toolmem import PrefetchedContext
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.events import Count, Event
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.confidence import ExamplesSeen
 from langgraph_toolmem.inertia.context import (
     ContextChecked,
     ContextHeldOut,
@@ -21,8 +22,7 @@ from langgraph_toolmem.inertia.context import (
     ContextShown,
     used_steps,
 )
-from langgraph_toolmem.inertia.estimator import ExamplesSeen
-from langgraph_toolmem.inertia.quoted import HEAD, MARK, without_made_turns
+from langgraph_toolmem.inertia.exchange import HEAD, MARK, without_made_turns
 from langgraph_toolmem.inertia.record import JudgedCall, credit_judged
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.testing import call_tool

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
-from langgraph_toolmem.inertia.budget import CAPACITY, INFLOW
+from langgraph_toolmem.inertia.confidence import CAPACITY, INFLOW
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 

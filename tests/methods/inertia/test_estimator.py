@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia import estimator as of
-from langgraph_toolmem.inertia.estimator import PRIOR_WEIGHTS, Estimator, ExamplesSeen, fit
+from langgraph_toolmem.inertia import confidence as of
+from langgraph_toolmem.inertia.confidence import PRIOR_WEIGHTS, Estimator, ExamplesSeen, fit
 
 WIDTH = len(of.COLUMNS)
 

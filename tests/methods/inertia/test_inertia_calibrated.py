@@ -11,9 +11,9 @@ from kept import inertia
 
 from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.inertia.budget import Acted
+from langgraph_toolmem.inertia.confidence import Acted
 from langgraph_toolmem.inertia.decision import Option
-from langgraph_toolmem.inertia.guards import Guards
+from langgraph_toolmem.inertia.policy import Guards
 from langgraph_toolmem.inertia.record import begin_shortcut
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from histories import FAILED, Learner, call, reading, shortcut, user, words
 
-from langgraph_toolmem.inertia.budget import Checked
+from langgraph_toolmem.inertia.confidence import Checked
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.papers import autotool
 from langgraph_toolmem.runs.run import ExecutedCall

@@ -26,7 +26,7 @@ from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMe
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.inertia.calibrated import Calibrated
 from langgraph_toolmem.inertia.decision import Option, Refusal, attributes, note_decision
-from langgraph_toolmem.inertia.settings import SWITCHED_OFF
+from langgraph_toolmem.inertia.step import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.turn.step import MemoryNode
