@@ -16,6 +16,7 @@ from typing import Any
 
 import children
 import pytest
+import trained
 from desk import Desk
 from hypothesis import settings
 from typer.main import get_command
@@ -46,6 +47,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    trained.remove_folders()
+
+
 @pytest.fixture(autouse=True)
 def nothing_told_yet() -> None:
     """What is logged once in a process is logged once in a test: the order of the tests decides nothing."""
@@ -70,6 +75,7 @@ def closed_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for each in made:
         with suppress(Exception):  # what a test broke
             each.close()
+    trained.close_copies()
 
 
 def _importing() -> bool:
@@ -86,6 +92,12 @@ def desk() -> Desk:
 def memory(desk: Desk) -> Iterator[ToolMemory]:
     with ToolMemory.ephemeral(tools=desk.tools) as made:
         yield made
+
+
+@pytest.fixture
+def knowing() -> ToolMemory:
+    """A memory that knows twelve runs of the desk."""
+    return trained.knowing_desk()
 
 
 @pytest.fixture

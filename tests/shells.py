@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from desk import EAGER, NAMES, Desk, call_id, request, script, warm
+from desk import EAGER, NAMES, Desk, call_id, request, script
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from trained import knowing_desk
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.extend import StepNode
@@ -195,20 +197,22 @@ def build_agent(
     return agent_of(memory, desk or Desk(), model or script, made=made, **features)
 
 
+def reading_all(folder: Path) -> ToolMemory:
+    return ToolMemory(folder, Desk().tools, reads={"*"})
+
+
 def both(
     outer: Callable[[], Sequence[Any]] = tuple,
     *,
     desk: Callable[[], Desk] = Desk,
     memory: ToolMemory | None = None,
-    runs: int = 24,
     model: Callable[[], Any] | None = None,
     **options: Any,
 ) -> tuple[App, App]:
     """Two equal agents, the first with a memory that knows the desk, the second without."""
     ours = desk()
     if memory is None:
-        memory = ToolMemory.ephemeral(tools=ours.tools, reads={"*"})
-        warm(memory, runs)
+        memory = knowing_desk(24, reading_all, "all methods, all tools read")
     with_memory = build_agent(memory, ours, outer=outer(), model=model and model(), **options)
     return with_memory, build_agent(None, desk(), outer=outer(), model=model and model(), **options)
 

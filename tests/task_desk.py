@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, tool
+from trained import trained
 
 from langgraph_toolmem import InertiaPolicy, PrefetchedContext, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -81,9 +83,19 @@ class RefusedError(Exception):
     status_code = 400
 
 
-def memory_of(desk: TaskDesk) -> ToolMemory:
+def memory_that_knows() -> ToolMemory:
     """Return a memory that has seen the requests of `KNOWN`."""
-    memory = ToolMemory.ephemeral(reads={"find_person", "list_tasks"})
+    return trained("task desk", reading_memory, teach)
+
+
+def reading_memory(folder: Path | None = None) -> ToolMemory:
+    """Return a memory in which look-ups are declared."""
+    return ToolMemory(folder, reads={"find_person", "list_tasks"})
+
+
+def teach(memory: ToolMemory) -> None:
+    """Do the requests of `KNOWN` with an agent in shadow mode."""
+    desk = TaskDesk()
     agent = create_agent(
         ScriptedChatModel(script=desk.answer),
         desk.tools(),
@@ -93,8 +105,6 @@ def memory_of(desk: TaskDesk) -> ToolMemory:
         config: Any = {"configurable": {"thread_id": name}}
         state = agent.invoke({"messages": [("user", f"Close the tasks of {name}")]}, config)
         memory.finish(state["messages"], thread_id=name)
-    desk.ran.clear()
-    return memory
 
 
 def shape(messages: list[BaseMessage]) -> list[Any]:

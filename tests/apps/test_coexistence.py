@@ -56,6 +56,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from pydantic import BaseModel
 from shells import App, agent_of, asked, both, build_agent, same_calls
+from trained import knowing_desk
 
 from langgraph_toolmem import Entries, Inertia, ToolMemory
 from langgraph_toolmem.core import catalogue
@@ -80,8 +81,11 @@ def pair(
     outer: Callable[[], Sequence[Any]] = tuple, *, desk: Callable[[], Desk] = Desk, runs: int = 24, **options: Any
 ) -> tuple[App, App]:
     """The same agent twice: with a memory that knows the desk, and without."""
-    memory = new_memory(tools=desk().tools, reads={"*"})
-    warm(memory, runs)
+
+    def make(folder: Path) -> ToolMemory:
+        return new_memory(folder, tools=desk().tools, reads={"*"})
+
+    memory = knowing_desk(runs, make, ("inertia", type(desk())))
     return both(outer, desk=desk, memory=memory, **options)
 
 

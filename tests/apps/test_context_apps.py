@@ -30,7 +30,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from pydantic import BaseModel
-from task_desk import CONTEXT, SHADOW, TaskDesk, memory_of, shape
+from task_desk import CONTEXT, SHADOW, TaskDesk, memory_that_knows, reading_memory, shape, teach
 
 from langgraph_toolmem import PrefetchedContext, ToolMemory
 from langgraph_toolmem.inertia.exchange import HEAD
@@ -60,7 +60,7 @@ class Compared:
     ) -> None:
         self.desks, self.agents, self.prepare = [TaskDesk(), TaskDesk()], list[Any](), prepare
         for desk, how in zip(self.desks, (False, context), strict=True):
-            memory = memory_of(desk)
+            memory = memory_that_knows()
             middleware = tool_memory_middleware(memory, outer=outer(), shortcut=SHADOW, context=how)
             self.agents.append(
                 create_agent(
@@ -238,8 +238,8 @@ def run_through(app: Any, thread: str, desk: TaskDesk) -> list[str]:
 @pytest.mark.parametrize("pause", ["interrupt_before", "a node that asks a person"])
 def test_a_pause_before_a_call_withdraws_its_look_up(pause: str) -> None:
     """What the graph does between the model and its tools cannot be seen. One pause shows it."""
-    desk = TaskDesk()
-    memory = memory_of(desk)
+    desk, memory = TaskDesk(), reading_memory()
+    teach(memory)  # in this process: in a new one, the first request looks up one call less
     if pause == "interrupt_before":
         middleware = tool_memory_middleware(memory, outer=[], shortcut=SHADOW, context=CONTEXT)
         options: Any = {"checkpointer": InMemorySaver(), "interrupt_before": ["tools"]}
@@ -254,7 +254,7 @@ def test_a_pause_before_a_call_withdraws_its_look_up(pause: str) -> None:
 
 def test_no_pause_withdraws_nothing() -> None:
     desk = TaskDesk()
-    memory = memory_of(desk)
+    memory = memory_that_knows()
     app = person_between(dict, desk, memory)
     asked = []
     for n in range(4):
@@ -377,7 +377,7 @@ def test_a_provider_that_refuses_turns_of_others(as_data: bool | None, takes: st
     for context in (False, PrefetchedContext(held_out=0, as_data=as_data)):
         desk, refused = TaskDesk(), list[str]()
         with OpenAIStubServer(reply=PickyProvider(desk, takes, refused)) as server:
-            memory = memory_of(desk)
+            memory = memory_that_knows()
             agent = create_agent(
                 make_chat_model(server),
                 desk.tools(),
@@ -508,7 +508,7 @@ def test_wrapped_model(how: str) -> None:
     found = []
     for context in (False, CONTEXT):
         desk = TaskDesk()
-        memory = memory_of(desk)
+        memory = memory_that_knows()
         graph, config = graph_of(desk, memory, context), {"configurable": {"thread_id": "new"}}
         graph.invoke({"messages": [("user", "Close the tasks of Ann")]}, {"configurable": {"thread_id": "first"}})
         desk.ran.clear()

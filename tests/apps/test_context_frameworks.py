@@ -11,7 +11,7 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelCallLimit
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from task_desk import CONTEXT, KNOWN, SHADOW, TaskDesk, memory_of, shape
+from task_desk import CONTEXT, KNOWN, SHADOW, TaskDesk, memory_that_knows, shape
 
 from langgraph_toolmem import PrefetchedContext, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -87,7 +87,7 @@ def deep(**options: Any) -> Build:
     ids=["plain", "approved change", "approved look-up", "prompt and name"],
 )
 def test_deep_agent(options: dict[str, Any], saved: int, stops: list[Any]) -> None:
-    (plain, with_context), asked = compared(deep(**options), memory_of)
+    (plain, with_context), asked = compared(deep(**options), memory_that_knows)
     assert with_context == plain
     assert plain["stops"] == stops
     assert asked == [4, 4 - saved]
@@ -97,7 +97,7 @@ def test_a_result_that_a_deep_agent_moves_into_a_file_is_not_used() -> None:
     def prepare(desk: TaskDesk) -> None:
         desk.result = "%s " + "words " * 40_000
 
-    (plain, with_context), asked = compared(deep(), memory_of, prepare)
+    (plain, with_context), asked = compared(deep(), memory_that_knows, prepare)
     for left in (plain, with_context):
         assert len(left["files"]) == 1, "the long result went to a file"
         assert max(len(text) for _, _, text, *_ in left["history"]) < 5_000
@@ -130,7 +130,7 @@ def test_subagent_of_a_deep_agent() -> None:
             return AIMessage("All done.")
         return call_tool("task", description=messages[-1].text, subagent_type="clerk")
 
-    (plain, with_context), asked = compared(build, memory_of)
+    (plain, with_context), asked = compared(build, memory_that_knows)
     assert with_context == plain
     assert [name for name, _ in plain["executed"]] == ["find_person", "list_tasks", "close_tasks"]
     assert asked == [4, 2]

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from shells import agent_of
+from trained import trained
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -157,12 +158,18 @@ async def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bo
     shortcut = FREE if how == "shortcut" else False
     prefetch = Prefetch(min_probability=0.5) if how == "prefetch" else False
     reads = names if declared else ()
-    with ToolMemory.ephemeral(reads=reads, methods=[Inertia(FREE)]) as memory:
+
+    def teach(memory: ToolMemory) -> None:
         for number in range(12):
             for name in names:
                 called = h.call(name, {"id": f"A{number}"}, f"{name}: ok")
                 run = h.history(h.user(asked_for(name, number)), called, h.words())
                 memory.finish(run, thread_id=f"{name}-{number}")
+
+    def make(folder: Path) -> ToolMemory:
+        return ToolMemory(folder, reads=reads, methods=[Inertia(FREE)])
+
+    with trained(("misleading names", declared), make, teach) as memory:
         app = agent_of(memory, desk, lambda *_: AIMessage("Let me think."), shortcut=shortcut, prefetch=prefetch)
         for name in names:
             await app.ask(asked_for(name, 77), thread=f"now-{name}")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, build, request, script, thread, warm
+from desk import EAGER, NAMES, Desk, build, request, script, thread
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from trained import knowing_desk
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
@@ -43,8 +44,7 @@ def memory_at(folder: Path | None, share: float = 0.5) -> ToolMemory:
 
 @pytest.mark.parametrize("way", ["async", "graph"])
 def test_held_out_episodes_run_as_without_the_memory_and_are_learned(way):
-    with memory_at(None) as memory:
-        warm(memory, 24)
+    with knowing_desk(24, memory_at, "half of the episodes held out") as memory:
         model = ScriptedChatModel(script=script)
         if way == "graph":
             graph, model = build(memory, Desk().tools, model, policy=EAGER, checkpointer=InMemorySaver())

@@ -19,7 +19,6 @@ from desk import (
     request,
     script,
     shortcuts,
-    warm,
 )
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
@@ -111,23 +110,21 @@ FUNCTION = {"type": "function", "function": {"name": "add_note"}}
     ],
 )
 async def test_the_request_and_the_provider_settle_whether_the_memory_may_call(
-    desk: Desk, memory: ToolMemory, sets: Any, model: dict[str, Any], skipped: int
+    desk: Desk, knowing: ToolMemory, sets: Any, model: dict[str, Any], skipped: int
 ) -> None:
-    warm(memory)
-    before = memory.report()
-    inside = [sets, *tool_memory_middleware(memory, shortcut=EAGER)]
+    before = knowing.report()
+    inside = [sets, *tool_memory_middleware(knowing, shortcut=EAGER)]
     agent = build_agent(None, desk, outer=inside, model=ChatAnthropic(script=script, **model))
     state = await agent.run(0)
     assert len(shortcuts(state["messages"])) == 4 - agent.model_calls == skipped
     assert desk.done == expected("Ann")
-    after = memory.report()
+    after = knowing.report()
     assert (after.skipped, after.turns) == (skipped, before.turns + 4)
     assert after.right == before.right + 3 - skipped, "the record is kept all the same"
 
 
-async def test_a_shortcut_is_marked_as_the_memorys_and_named_as_the_agent(desk: Desk, memory: ToolMemory) -> None:
-    warm(memory)
-    state = await build_agent(memory, desk, name="clerk").run(0)
+async def test_a_shortcut_is_marked_as_the_memorys_and_named_as_the_agent(desk: Desk, knowing: ToolMemory) -> None:
+    state = await build_agent(knowing, desk, name="clerk").run(0)
     made = shortcuts(state["messages"])
     assert len({m.tool_calls[0]["id"] for m in made}) == 3
     assert {m.name for m in state["messages"] if isinstance(m, AIMessage)} == {"clerk"}
@@ -198,11 +195,10 @@ def server() -> Iterator[OpenAIStubServer]:
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_nothing_of_the_mark_is_sent_to_the_provider(
-    desk: Desk, memory: ToolMemory, streaming: bool, server: OpenAIStubServer
+    desk: Desk, knowing: ToolMemory, streaming: bool, server: OpenAIStubServer
 ) -> None:
-    warm(memory)
     model = make_chat_model(server, streaming=streaming, stream_usage=True)
-    agent = build_agent(memory, desk, model=model)
+    agent = build_agent(knowing, desk, model=model)
     for i in range(2):
         assert len(shortcuts((await agent.run(i))["messages"])) == 3
     await model.root_async_client.close()

@@ -20,7 +20,6 @@ from desk import (
     run,
     shortcuts,
     thread,
-    warm,
 )
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import InjectedToolCallId, tool
@@ -29,6 +28,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
+from trained import knowing_desk
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
@@ -77,9 +77,11 @@ def test_fewer_model_calls_and_the_same_work(desk: Desk, memory: ToolMemory, pol
 
 
 @pytest.mark.parametrize("config", [None, {"configurable": {"__pregel_runtime": "changed its shape"}}])
-async def test_the_node_works_outside_a_graph(memory: ToolMemory, config: Any) -> None:
-    warm(memory, 24)
-    node, state = InertiaShortcut(memory, Desk().tools, policy=EAGER), {"messages": [HumanMessage(request("Ann"))]}
+async def test_the_node_works_outside_a_graph(config: Any) -> None:
+    node, state = (
+        InertiaShortcut(knowing_desk(24), Desk().tools, policy=EAGER),
+        {"messages": [HumanMessage(request("Ann"))]},
+    )
     for update in (node.invoke(state, config), await node.ainvoke(state, config)):
         assert shortcuts(update["messages"])[0].tool_calls[0]["args"] == {"name": "Ann"}
         assert shortcut_condition(update) == "tools"

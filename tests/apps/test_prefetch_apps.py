@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import openai_server
 import pytest
 from crowd import calling
-from desk import NAMES, Desk, build, expected, script, thread, warm
+from desk import NAMES, Desk, build, expected, script, thread
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -38,6 +38,7 @@ from langgraph.types import Command, Send, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from places import ROOT, TESTS
 from shells import WAYS, App, asked, build_agent
+from trained import knowing_desk
 from typing_extensions import TypedDict
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
@@ -94,8 +95,7 @@ def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def memory() -> Iterator[ToolMemory]:
-    with ToolMemory.ephemeral(tools=Desk().tools, methods=[Inertia()]) as opened:
-        warm(opened, 16)
+    with knowing_desk(16, lambda folder: ToolMemory(folder, Desk().tools, [Inertia()]), "default policy") as opened:
         yield opened
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from desk import EAGER, Desk, build, request, shortcuts, warm
+from desk import EAGER, Desk, build, request, shortcuts
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import ValidationError
@@ -166,17 +166,15 @@ def learned(memory: ToolMemory) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_each_run_has_its_own_policy(desk: Desk, memory: ToolMemory, context: Any, model_calls: int) -> None:
-    warm(memory)
-    memory.flush()
-    before = learned(memory)
-    graph, model = build(memory, desk.tools, policy=EAGER, recorder=False, context_schema=InertiaSettings)
+def test_each_run_has_its_own_policy(desk: Desk, knowing: ToolMemory, context: Any, model_calls: int) -> None:
+    before = learned(knowing)
+    graph, model = build(knowing, desk.tools, policy=EAGER, recorder=False, context_schema=InertiaSettings)
     state = graph.invoke(FEED, context=context)
     assert len(model.calls) == model_calls
     assert len(shortcuts(state["messages"])) == 4 - model_calls
     assert len(desk.done) == 3
     off = (context or {}).get("inertia_mode") == "off"
-    assert (learned(memory) == before) is off, "switched off, the node learns nothing; the shadow keeps the record"
+    assert (learned(knowing) == before) is off, "switched off, the node learns nothing; the shadow keeps the record"
     graph.invoke(FEED)
     assert len(model.calls) == model_calls + 1, "the next run is as the code says again"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from desk import EAGER, NAMES, Desk, expected, request, script, shortcuts, warm
+from desk import EAGER, NAMES, Desk, expected, request, script, shortcuts
 from desk import build as build_graph
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import BaseChatModel
@@ -21,6 +21,7 @@ from langgraph.types import Command
 from openai_server import OpenAIStubServer, make_chat_model
 from pydantic import BaseModel
 from shells import build_agent
+from trained import knowing_desk
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -93,10 +94,8 @@ def config(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def known(desk: Desk) -> ToolMemory:
-    memory = ToolMemory.ephemeral(tools=desk.tools)
-    warm(memory, 24)
-    return memory
+def known() -> ToolMemory:
+    return knowing_desk(24)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -294,10 +293,7 @@ def looked_up_graph(memory: ToolMemory, desk: Desk, recorder: Recorder | None, *
 
 
 def warm_desk() -> tuple[Desk, ToolMemory]:
-    desk = Desk()
-    memory = ToolMemory.ephemeral(tools=desk.tools)
-    warm(memory, 24)
-    return desk, memory
+    return Desk(), knowing_desk(24)
 
 
 def test_a_recorder_serves_what_a_wrapped_model_prefetched() -> None:
