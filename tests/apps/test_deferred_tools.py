@@ -9,7 +9,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import anthropic
 import httpx
 import httpx2
 import pytest
@@ -22,8 +21,6 @@ from langchain.agents.middleware import (
     wrap_tool_call,
 )
 from langchain.agents.structured_output import ToolStrategy
-from langchain_anthropic import ChatAnthropic
-from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -52,6 +49,8 @@ STEPS = [FIND, call("find_customer", name="Ann"), call("latest_order", customer_
 ADD = call("add_note", order_id="O-1", note="checked")
 IDS = itertools.count()
 BROKEN = "failed and is passed over"
+with_anthropic = pytest.mark.xdist_group("anthropic")
+"""Importing Anthropic's client takes two seconds: one worker does, when it comes to these tests."""
 
 
 @pytest.fixture
@@ -162,7 +161,15 @@ def responses_model(name: str, plan: list[Any], bodies: list[dict[str, Any]], **
     )
 
 
-def claude_model(plan: list[Any], bodies: list[dict[str, Any]], name: str = "claude-opus-4-8") -> ChatAnthropic:
+def claude(name: str, **options: Any) -> Any:
+    from langchain_anthropic import ChatAnthropic
+
+    return ChatAnthropic(model_name=name, api_key="x", **options)  # type: ignore[call-arg,arg-type]
+
+
+def claude_model(plan: list[Any], bodies: list[dict[str, Any]], name: str = "claude-opus-4-8") -> Any:
+    import anthropic
+
     def answer(request: Any) -> Any:
         body = json.loads(request.content)
         bodies.append(body)
@@ -190,7 +197,7 @@ def claude_model(plan: list[Any], bodies: list[dict[str, Any]], name: str = "cla
             },
         )
 
-    model = ChatAnthropic(model_name=name, api_key="x", max_retries=0, max_tokens_to_sample=1000)  # type: ignore[call-arg,arg-type]
+    model = claude(name, max_retries=0, max_tokens_to_sample=1000)
     transport = httpx2.MockTransport(answer)
     model.__dict__["_client"] = anthropic.Anthropic(api_key="x", http_client=httpx2.Client(transport=transport))
     model.__dict__["_async_client"] = anthropic.AsyncAnthropic(
@@ -216,6 +223,7 @@ def in_input(body: dict[str, Any]) -> list[Any]:
     return messages
 
 
+@with_anthropic
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("way", WAYS)
 async def test_tools_and_prefix_are_equal_over_requests(memory: ToolMemory, way: str, build: str) -> None:
@@ -333,6 +341,7 @@ def test_what_cannot_be_called_is_answered(memory: ToolMemory) -> None:
     assert len(offered(model)[0]) == 2
 
 
+@with_anthropic
 def test_the_model_changes_within_a_thread(memory: ToolMemory) -> None:
     made = {"checkpointer": InMemorySaver()}
     bodies: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
@@ -378,8 +387,11 @@ def test_a_failed_search_answers_and_the_run_goes_on(
     caplog.clear()
 
 
+@with_anthropic
 @pytest.mark.parametrize("place", ["before", "outer"])
 def test_a_cache_mark_never_stands_on_a_deferred_tool(memory: ToolMemory, place: str) -> None:
+    from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+
     bodies: list[dict[str, Any]] = []
     ask(agent_with(memory, claude_model(DIRECT, bodies), **{place: [AnthropicPromptCachingMiddleware()]}))
     for body in bodies:
@@ -445,23 +457,21 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
 # --- which way ---
 
 
+@with_anthropic
 @pytest.mark.parametrize(
-    ("model", "way"),
+    ("make_model", "way"),
     [
-        (ChatOpenAI(model="gpt-5.4", api_key="x"), "tool_search"),  # type: ignore[arg-type]
-        (ChatOpenAI(model="gpt-6", api_key="x"), "tool_search"),  # type: ignore[arg-type]
-        (ChatOpenAI(model="gpt-5.4", api_key="x", use_responses_api=False), "portable"),  # type: ignore[arg-type]
-        (ChatOpenAI(model="gpt-5.4", api_key="x", base_url="http://127.0.0.1:1/v1"), "portable"),  # type: ignore[arg-type]
-        (ChatOpenAI(model="gpt-4.1", api_key="x", use_responses_api=True), "portable"),  # type: ignore[arg-type]
-        (ChatAnthropic(model_name="claude-opus-4-8", api_key="x"), "anthropic"),  # type: ignore[call-arg,arg-type]
-        (ChatAnthropic(model_name="claude-sonnet-4-20250514", api_key="x"), "portable"),  # type: ignore[call-arg,arg-type]
-        (ChatAnthropic(model_name="claude-haiku-4-5-20251001", api_key="x"), "anthropic"),  # type: ignore[call-arg,arg-type]
-        (
-            ChatAnthropic(model_name="claude-opus-5", api_key="x", base_url="http://127.0.0.1:1"),  # type: ignore[call-arg,arg-type]
-            "portable",
-        ),
-        (None, "portable"),
+        (partial(ChatOpenAI, model="gpt-5.4", api_key="x"), "tool_search"),
+        (partial(ChatOpenAI, model="gpt-6", api_key="x"), "tool_search"),
+        (partial(ChatOpenAI, model="gpt-5.4", api_key="x", use_responses_api=False), "portable"),
+        (partial(ChatOpenAI, model="gpt-5.4", api_key="x", base_url="http://127.0.0.1:1/v1"), "portable"),
+        (partial(ChatOpenAI, model="gpt-4.1", api_key="x", use_responses_api=True), "portable"),
+        (partial(claude, "claude-opus-4-8"), "anthropic"),
+        (partial(claude, "claude-sonnet-4-20250514"), "portable"),
+        (partial(claude, "claude-haiku-4-5-20251001"), "anthropic"),
+        (partial(claude, "claude-opus-5", base_url="http://127.0.0.1:1"), "portable"),
+        (lambda: None, "portable"),
     ],
 )
-def test_auto_trusts_the_url_and_the_name(model: Any, way: str) -> None:
-    assert way_of(model) == way
+def test_auto_trusts_the_url_and_the_name(make_model: Any, way: str) -> None:
+    assert way_of(make_model()) == way

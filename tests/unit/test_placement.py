@@ -130,6 +130,7 @@ def test_where_a_user_may_not_speak_after_a_tool() -> None:
     assert messages[-1].content == [{"type": "text", "text": HINT}]
 
 
+@pytest.mark.xdist_group("anthropic")
 @pytest.mark.parametrize("where", ["before ours", "behind ours"])
 def test_with_the_caching_middleware_the_cache_is_read_as_without_the_memory(where: str) -> None:
     anthropic = pytest.importorskip("langchain_anthropic")
