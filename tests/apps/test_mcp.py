@@ -1,21 +1,17 @@
-"""Tools of a real MCP server over stdio, through langchain-mcp-adapters: effects, arguments and answers.
-
-Run as a program, this file is the server.
-"""
+"""Tools of a real MCP server over stdio, through langchain-mcp-adapters: effects, arguments and answers."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from mcp.server.fastmcp import FastMCP
-from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from mcp_desk import TOOLS
+from places import TESTS
 
 from langgraph_toolmem import InertiaPolicy, Prefetch
 from langgraph_toolmem.inertia.apart import Interceptors, qualified
@@ -24,53 +20,6 @@ from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 
 POLICY = InertiaPolicy()
-READS = ToolAnnotations(readOnlyHint=True)
-SETS = ToolAnnotations(readOnlyHint=False, destructiveHint=False, idempotentHint=True)
-WRITES = ToolAnnotations(title="Merge two tickets", readOnlyHint=False)
-
-
-class Customer(BaseModel):
-    customer_id: str
-    name: str
-
-
-class Filter(BaseModel):
-    words: list[str] = Field(default_factory=list, max_length=5)
-    priority: Literal["low", "high"] | None = None
-
-
-def find_customer(name: str) -> Customer:
-    """Finds a customer by name."""
-    return Customer(customer_id=f"C-{name}", name=name)
-
-
-def search_tickets(wanted: Filter, limit: int = Field(default=10, ge=1, le=50)) -> list[str]:
-    """Searches the tickets of all customers."""
-    return wanted.words[:limit]
-
-
-def set_priority(ticket_id: str, priority: Literal["low", "high"]) -> str:
-    """Sets the priority of a ticket."""
-    return f"{ticket_id} is {priority}."
-
-
-def merge_tickets(ticket_id: str, into: str) -> str:
-    """Merges a ticket into another one."""
-    return into
-
-
-def opening_hours(day: str) -> str:
-    """When the desk is open."""
-    return f"{day}: 9 to 17"
-
-
-TOOLS: list[tuple[Any, ToolAnnotations | None, tuple[bool | None, ...]]] = [
-    (find_customer, READS, (True, None, None)),
-    (search_tickets, READS, (True, None, None)),
-    (set_priority, SETS, (False, False, True)),
-    (merge_tickets, WRITES, (False, True, None)),
-    (opening_hours, None, (None, None, None)),
-]
 CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("find_customer", {"name": "Ann"}, {"customer_id": "C-Ann", "name": "Ann"}),
     ("set_priority", {"ticket_id": "T-1", "priority": "high"}, "T-1 is high."),
@@ -89,7 +38,7 @@ async def passed_on(request: Any, handler: Any) -> Any:
 
 
 async def test_tools_of_a_server_are_read_checked_and_answered() -> None:
-    command: Any = {"transport": "stdio", "command": sys.executable, "args": [__file__]}
+    command: Any = {"transport": "stdio", "command": sys.executable, "args": [str(TESTS / "mcp_desk.py")]}
     async with MultiServerMCPClient({"desk": command}).session("desk") as session:
         tools = await load_mcp_tools(session)
         specs = read_tools(tools)
@@ -118,10 +67,3 @@ async def test_tools_of_a_server_are_read_checked_and_answered() -> None:
             else:
                 assert expected in str(problem), "the specification refuses what the server refuses"
                 assert turn.steps[0].status != "ok"
-
-
-if __name__ == "__main__":
-    desk = FastMCP("ticket desk", log_level="WARNING")
-    for tool, annotations, _ in TOOLS:
-        desk.add_tool(tool, annotations=annotations)
-    desk.run()

@@ -521,7 +521,7 @@ async def test_in_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None
 
 
 async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) -> None:
-    server: Any = {"transport": "stdio", "command": sys.executable, "args": [str(TESTS / "apps/test_mcp.py")]}
+    server: Any = {"transport": "stdio", "command": sys.executable, "args": [str(TESTS / "mcp_desk.py")]}
     client = MultiServerMCPClient({"desk": {**server, "cwd": str(ROOT)}})
     async with client.session("desk") as session:
         agent = agent_of(memory, tools=await load_mcp_tools(session), prefetch=LIKELY, checkpointer=None)
