@@ -116,9 +116,9 @@ class Child:
         return [line for line in iter(self.lines.get, None) if line is not None]
 
 
-def run(code: str, *argv: Any) -> subprocess.CompletedProcess[str]:
+def run(code: str, *argv: Any, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     child = Child(code, *argv)
-    status = child.wait()
+    status = child.wait(timeout)
     printed = "".join(f"{line}\n" for line in iter(child.lines.get, None))
     return subprocess.CompletedProcess([code, *argv], status, printed, child.stderr)
