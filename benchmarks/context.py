@@ -30,7 +30,7 @@ from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision, Option
 from langgraph_toolmem.runs.model_input import ModelInput
 from langgraph_toolmem.runs.values import canon_args
-from langgraph_toolmem.turn.seen import given_input
+from langgraph_toolmem.turn.step import given_input
 
 SETS: Final = ("tau2_retail_gpt41mini", "tau2_telecom_gpt41", "tau2_airline_gpt54", "workbench_gpt4")
 MODEL_SECONDS: Final = 2.0

@@ -11,7 +11,7 @@ from typing import Any, Final
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.provenance import Provenance
-from langgraph_toolmem.graph.seen_input import read_input
+from langgraph_toolmem.graph.sources import read_input
 from langgraph_toolmem.graph.state import PARALLEL, RunState
 from langgraph_toolmem.inertia.calibrated import LEAST_SHARE, MAX_TOOLS, NEAREST, NEIGHBOURS, next_tools
 from langgraph_toolmem.inertia.context import HARD, next_lookup

@@ -24,7 +24,7 @@ from langgraph_toolmem.report.savings import TokenPrice
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fallback, Fsync
-from langgraph_toolmem.turn.seen import given_input
+from langgraph_toolmem.turn.step import given_input
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -12,7 +12,7 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.slots import Known, Slots
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Record
-from langgraph_toolmem.graph.seen_input import read_input
+from langgraph_toolmem.graph.sources import read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run

@@ -20,8 +20,7 @@ from langgraph_toolmem.base.text import digest, quoted
 from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.provenance import Provenance
-from langgraph_toolmem.graph.records import tool_of
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import RunState, tool_of
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon

@@ -20,16 +20,7 @@ from langchain_core.tools import BaseTool
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.checks import names_given, nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolDescribed
-from langgraph_toolmem.graph.records import (
-    ALIKE,
-    Shape,
-    ToolRecords,
-    are_alike,
-    is_apart,
-    name_apart,
-    shape_of,
-    tool_of,
-)
+from langgraph_toolmem.graph.state import ALIKE, Shape, ToolRecords, are_alike, is_apart, name_apart, shape_of, tool_of
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import (

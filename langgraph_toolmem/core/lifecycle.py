@@ -18,9 +18,8 @@ from langgraph_toolmem.core.open_inputs import AskedAgents, LearnedAnswers, Open
 from langgraph_toolmem.core.users import NOBODY, Owner, User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
-from langgraph_toolmem.graph.records import as_called
-from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, SeenInput, read_input
-from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
+from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, SeenInput, read_input
+from langgraph_toolmem.graph.state import Folds, RunState, as_called, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn

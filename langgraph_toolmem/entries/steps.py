@@ -17,7 +17,7 @@ from langgraph_toolmem.entries.entry import request_of
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import RUNS_HEAD, to_event, to_lines
-from langgraph_toolmem.graph.records import tool_of
+from langgraph_toolmem.graph.state import tool_of
 from langgraph_toolmem.runs.tools import names_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Call, Step

@@ -25,7 +25,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, joined, message_of
+from langgraph_toolmem.models.wrapped import Mixins, chunk_of, copy_with, joined, message_of
 from langgraph_toolmem.report.savings import TokenPrice
 
 Model = TypeVar("Model", bound=BaseChatModel)

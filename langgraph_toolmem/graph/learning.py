@@ -11,8 +11,7 @@ from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph.cases import CASE_LIMITS, Neighbour
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.provenance import encode_value, in_outputs, usual_values
-from langgraph_toolmem.graph.seen_input import from_input, value_digest
-from langgraph_toolmem.graph.sources import discover, evaluate, is_derived
+from langgraph_toolmem.graph.sources import discover, evaluate, from_input, is_derived, value_digest
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import MAX_SOURCES, SUCCESSOR_COLUMNS, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
@@ -51,7 +50,7 @@ class LearnedTurn:
 
     Attributes:
         state: the run before the turn.
-        turn: the turn, with the records of its tools in place of their names (`graph.records`), as in `state`.
+        turn: the turn, with the records of its tools in place of their names (`ToolRecords`), as in `state`.
         run: digest of the run (an episode).
         thread: digest of its thread and user, which counts as one contributor of values.
         user: digest of the user, if known.

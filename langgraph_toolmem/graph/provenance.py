@@ -1,10 +1,10 @@
 """Provenance: the origins that an argument's value may have, and the rule by which it may be used in a run.
 
-Every value that the memory uses or shows as an argument is checked here. A source (`graph.sources`, `graph.seen_input`)
-gives a value of this run. A value of another run (the most frequent one, the nearest request's, a whole call's) is used
-only if this run shows it too: in the request, in an output, in the schema. A value that this run does not show is never
-used, unless the developer declared the parameter (``ToolMemory(constants={"search.limit"})``): the form of a value does
-not distinguish the tenant "acme" from a setting.
+Every value that the memory uses or shows as an argument is checked here. A source (`graph.sources`) gives a value of
+this run. A value of another run (the most frequent one, the nearest request's, a whole call's) is used only if this run
+shows it too: in the request, in an output, in the schema. A value that this run does not show is never used, unless the
+developer declared the parameter (``ToolMemory(constants={"search.limit"})``): the form of a value does not distinguish
+the tenant "acme" from a setting.
 
 More rules:
 
@@ -31,10 +31,8 @@ from typing import Any
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.records import tool_of
-from langgraph_toolmem.graph.seen_input import from_input, value_digest
-from langgraph_toolmem.graph.sources import evaluate, is_derived, words_before
-from langgraph_toolmem.graph.state import RunState, slot_key
+from langgraph_toolmem.graph.sources import evaluate, from_input, is_derived, value_digest, words_before
+from langgraph_toolmem.graph.state import RunState, slot_key, tool_of
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon, is_unread
 from langgraph_toolmem.text.values import (

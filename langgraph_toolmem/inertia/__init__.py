@@ -39,9 +39,8 @@ from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import NOBODY, Owner
 from langgraph_toolmem.graph.events import Count, ToolCount
-from langgraph_toolmem.graph.records import ToolRecords, as_called, tool_of
-from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, read_input
+from langgraph_toolmem.graph.state import RunState, ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia.apart import REVIEWED
 from langgraph_toolmem.inertia.calibrated import NEIGHBOURS, Calibrated, CallContexts, Similarity, Situation, followed
@@ -81,7 +80,7 @@ from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.text.embedders import description_similarity
-from langgraph_toolmem.turn.seen import given_input
+from langgraph_toolmem.turn.step import given_input
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

@@ -29,8 +29,7 @@ from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.provenance import Provenance, usual_values
-from langgraph_toolmem.graph.seen_input import from_input
-from langgraph_toolmem.graph.sources import describe
+from langgraph_toolmem.graph.sources import describe, from_input
 from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState, parallel, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.cases import Cases, Media

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.records import ToolRecords, tool_of
-from langgraph_toolmem.graph.state import tool_in_words
+from langgraph_toolmem.graph.state import ToolRecords, tool_in_words, tool_of
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.host import Attributes, annotate
@@ -250,7 +249,7 @@ class Decision:
 
 
 def of_tools(decision: Decision, names: ToolRecords) -> Decision:
-    """Return a decision on the tools of an agent, given one on their records (`graph.records`)."""
+    """Return a decision on the tools of an agent, given one on their records (`graph.state.ToolRecords`)."""
     # Almost all memories have one record for each name: their model calls need no copy.
     if not names.apart:
         return decision

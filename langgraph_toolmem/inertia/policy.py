@@ -23,8 +23,7 @@ from langgraph_toolmem.base.checks import (
 )
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.events import Record, ToolCount
-from langgraph_toolmem.graph.records import ToolRecords
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import RunState, ToolRecords
 from langgraph_toolmem.inertia.decision import Option, Refusal
 from langgraph_toolmem.runs.loops import comparable
 from langgraph_toolmem.runs.run import ExecutedCall

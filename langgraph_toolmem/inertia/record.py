@@ -12,7 +12,7 @@ from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.text import canonical
 from langgraph_toolmem.graph import shapes
 from langgraph_toolmem.graph.events import Count, Event, Forgotten, PlainRecord, Record, ToolCount, events_of, rows_of
-from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, from_input
+from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, from_input
 from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.confidence import AUDITED, EXAMPLE_COLUMNS, SHADOWED, Acted, Checked, ExamplesSeen

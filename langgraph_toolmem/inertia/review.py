@@ -29,7 +29,7 @@ from langgraph_toolmem.graph.events import (
     records_of,
     rows_of,
 )
-from langgraph_toolmem.graph.records import tool_of
+from langgraph_toolmem.graph.state import tool_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.apart import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.inertia.confidence import Budget

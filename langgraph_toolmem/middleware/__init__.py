@@ -10,7 +10,6 @@ try:
 except ImportError as error:
     raise _errors.MissingExtraError("langgraph_toolmem.middleware", "agents") from error
 
-from langgraph_toolmem.middleware.assembly import tool_memory_middleware
-from langgraph_toolmem.middleware.loop_guard import LoopGuardMiddleware
+from langgraph_toolmem.middleware.assembly import LoopGuardMiddleware, tool_memory_middleware
 
 __all__ = ["LoopGuardMiddleware", "tool_memory_middleware"]

@@ -1,4 +1,8 @@
-"""The memory as one middleware, next to the model, after the host's own."""
+"""The memory as one middleware, next to the model, after the host's own; and the loop guard as middleware.
+
+In this order: the entry point (`tool_memory_middleware`) and its middleware; the host's own middleware before it, which
+may hold back tool calls and add models and tools; the loop guard, which needs no memory.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,15 @@ from langchain.agents.middleware import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    HumanInTheLoopMiddleware,
+    LLMToolSelectorMiddleware,
     ModelRequest,
     ModelResponse,
+    PIIMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
     TracePolicy,
+    hook_config,
     omit_payload,
 )
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -29,14 +39,20 @@ from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.entries import RecallPolicy
+from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.middleware.loop_guard import LoopGuardMiddleware
-from langgraph_toolmem.middleware.outer import Middleware, outer_middleware, surroundings_of
-from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
-from langgraph_toolmem.models.features import MemoryOptions, steps_for
+from langgraph_toolmem.models.at_model import (
+    Asking,
+    AtModel,
+    MemoryOptions,
+    ModelAnswer,
+    ModelAsk,
+    Surroundings,
+    steps_for,
+)
 from langgraph_toolmem.navigator.deferred import ToolSearch
 from langgraph_toolmem.nodes.loop_guard import LoopGuard
 from langgraph_toolmem.nodes.steps import (
@@ -54,9 +70,9 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.host import config_of, env_mode, owner_of_run, told_once, warn_once
-from langgraph_toolmem.turn.seen import model_input_of, seen_messages
-from langgraph_toolmem.turn.step import Call, Step
+from langgraph_toolmem.turn.step import Call, Step, model_input_of, seen_messages
 
+Middleware = AgentMiddleware[Any, Any, Any]
 MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
 """Counters of ModelCallLimitMiddleware. It adds one after each model step, a shortcut's too."""
 _EXECUTORS: Final = ("_execute_model_sync", "_execute_model_async")
@@ -395,3 +411,180 @@ def answered(response: Any, messages: list[Any]) -> Any:
     if isinstance(response, AIMessage):
         return messages[0]
     return replace(response, result=messages)
+
+
+_AROUND_TOOLS: Final = ("wrap_tool_call", "awrap_tool_call")
+_AFTER_MODEL: Final = ("after_model", "aafter_model")
+_BEFORE_MODEL: Final = ("before_model", "abefore_model", "wrap_model_call", "awrap_model_call")
+_PROMPT: Final = "dynamic_prompt.<locals>"
+"""Functions of a middleware that ``@dynamic_prompt`` makes: they write only the system prompt."""
+
+
+def outer_middleware(outer: Any) -> list[Middleware]:
+    """Return the host's middleware as a list.
+
+    Raises:
+        ConfigurationError: `outer` is not a list of middleware.
+    """
+    try:
+        given = list(outer)
+    except TypeError:
+        raise ConfigurationError(f"`outer` must be a list of middleware, got {type(outer).__name__}.") from None
+    for index, middleware in enumerate(given):
+        if isinstance(middleware, (list, tuple)):
+            raise ConfigurationError(f"outer[{index}] is a list of middleware. Write outer=[*yours] instead.")
+        if not isinstance(middleware, AgentMiddleware):
+            raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
+    return given
+
+
+def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known: bool = True) -> Surroundings:
+    """Return the facts that the memory needs about the middleware before it.
+
+    Args:
+        outer: the middleware, in its order.
+        gated: more names of tools that must not run before their call went through the host's middleware.
+        known: False if there may be more.
+    """
+    models: list[Any] = []
+    tools: list[str] = []
+    always: list[str] = []
+    for middleware in outer:
+        models += _models_of(middleware)
+        for tool in getattr(middleware, "tools", ()):
+            name = name_of(tool)
+            if name is not None:
+                tools.append(name)
+        if isinstance(middleware, LLMToolSelectorMiddleware):
+            always += middleware.always_include
+    return Surroundings(
+        models=tuple(models),
+        interceptors=interceptors_of(outer, gated, known=known),
+        recorded=True,
+        always=tuple(always),
+        tools=tuple(tools),
+    )
+
+
+def interceptors_of(outer: Sequence[Middleware], gated: Iterable[str] = (), *, known: bool = True) -> Interceptors:
+    """Return everything between the model and the tool that may hold a call back, as far as the memory can see it.
+
+    LangChain's own middleware is known; any other middleware that reads the model's answer may remove a call.
+    """
+    wrapping = [middleware.name for middleware in outer if _may_hold(middleware)]
+    rewriting = [middleware.name for middleware in outer if _may_rewrite(middleware)]
+    if not known:
+        rewriting.append("middleware that is not in `outer`")
+    tools = {*gated}
+    for middleware in outer:
+        tools.update(_gated_by(middleware))
+    return Interceptors(" and ".join(wrapping), frozenset(tools), " and ".join(rewriting))
+
+
+def _models_of(middleware: Middleware) -> Iterator[Any]:
+    """Yield models that a middleware may put in place of the agent's: fallbacks, or those that it chooses from."""
+    models = getattr(middleware, "models", ())
+    if isinstance(models, Mapping):
+        yield from models.values()
+    elif isinstance(models, (list, tuple)):
+        yield from models
+
+
+def _may_hold(middleware: Middleware) -> bool:
+    if isinstance(middleware, (HumanInTheLoopMiddleware, ToolCallLimitMiddleware)):
+        return True
+    kind = type(middleware)
+    if kind is ToolRetryMiddleware:  # it wraps tool calls and lets all of them pass
+        return False
+    if _is_of_langchain(kind):
+        return bool(_own_hooks(kind, _AROUND_TOOLS))
+    return bool(_own_hooks(kind, (*_AROUND_TOOLS, *_AFTER_MODEL)))
+
+
+def _own_hooks(kind: type[Any], names: Iterable[str]) -> list[Any]:
+    """Return the hooks of some names that a class defines itself."""
+    hooks = []
+    for name in names:
+        hook = getattr(kind, name)
+        if hook is not getattr(AgentMiddleware, name):
+            hooks.append(hook)
+    return hooks
+
+
+def _is_of_langchain(kind: type[Any]) -> bool:
+    """Return True for LangChain's own middleware; its decorators also make classes of the host's functions."""
+    package = "langchain.agents.middleware."
+    return kind.__module__.startswith(package) and kind.__module__ != f"{package}types"
+
+
+def _may_rewrite(middleware: Middleware) -> bool:
+    """Return True if a middleware may change the results that the model reads, or hold a call back without a gate.
+
+    A look-up made before the model later leaves as a call: middleware that stops or counts such calls sees it then.
+    """
+    kind = type(middleware)
+    if isinstance(middleware, HumanInTheLoopMiddleware):  # its tools are gated
+        return False
+    if isinstance(middleware, ToolCallLimitMiddleware):
+        return middleware.tool_name is None  # a limit of one tool is a gate of that tool
+    if isinstance(middleware, PIIMiddleware):
+        return middleware.apply_to_tool_results
+    if kind is ToolRetryMiddleware:
+        return False
+    if _is_of_langchain(kind):
+        hooks = _own_hooks(kind, _AROUND_TOOLS)
+    else:
+        hooks = _own_hooks(kind, (*_AROUND_TOOLS, *_AFTER_MODEL, *_BEFORE_MODEL))
+    for hook in hooks:
+        if not getattr(hook, "__qualname__", "").startswith(_PROMPT):
+            return True
+    return False
+
+
+def _gated_by(middleware: Middleware) -> Iterator[str]:
+    if isinstance(middleware, HumanInTheLoopMiddleware):
+        yield from middleware.interrupt_on
+    elif isinstance(middleware, ToolCallLimitMiddleware) and middleware.tool_name is not None:
+        yield middleware.tool_name
+
+
+# --- the loop guard ---
+
+
+class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
+    """A `LoopGuard` in an agent, right after the model::
+
+        agent = create_agent(model, tools, middleware=[*yours, LoopGuardMiddleware()])
+
+    Put it after middleware that asks for approval, so that a person is not asked about a stopped call: hooks after the
+    model run from the last to the first.
+
+    Args:
+        guard: the guard. If None, a guard without a memory.
+        name: of the middleware, unique in the agent.
+    """
+
+    name = ""
+    trace_policy = TracePolicy(process_inputs=omit_payload)
+
+    def __init__(self, guard: LoopGuard | None = None, *, name: str = "LoopGuard") -> None:
+        super().__init__()
+        self.name, self._guard = name, guard or LoopGuard()
+
+    @hook_config(can_jump_to=["model", "end"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return _with_way_on(self._guard.invoke(state, config_of()))
+
+    @hook_config(can_jump_to=["model", "end"])
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        return _with_way_on(await self._guard.ainvoke(state, config_of()))
+
+
+def _with_way_on(update: Any) -> Any:
+    """Return the update with the agent's next step."""
+    if update is None:
+        return None
+    # An answer at the end says why the run ends; otherwise the model reads the notes next.
+    if isinstance(update["messages"][-1], AIMessage):
+        return {**update, "jump_to": "end"}
+    return {**update, "jump_to": "model"}

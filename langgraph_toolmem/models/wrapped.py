@@ -1,19 +1,30 @@
-"""A chat model that asks the memory first: the memory at the model for any graph."""
+"""A chat model that asks the memory first: the memory at the model for any graph.
+
+The wrapped model is a copy whose class is a subclass of the model's own. Providers' rules and prompt caches look at a
+model's class (``isinstance(model, ChatAnthropic)``), so a model that does something else before it generates must stay
+an instance of it.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
+from pydantic import PrivateAttr
 
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
@@ -24,9 +35,15 @@ from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.models.at_model import Asking, AtModel, ModelAnswer, ModelAsk
-from langgraph_toolmem.models.copies import Mixins, chunk_of, copy_with, joined, message_of
-from langgraph_toolmem.models.features import MemoryOptions, Surroundings, steps_for
+from langgraph_toolmem.models.at_model import (
+    Asking,
+    AtModel,
+    MemoryOptions,
+    ModelAnswer,
+    ModelAsk,
+    Surroundings,
+    steps_for,
+)
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
     MemoryRecall,
@@ -41,19 +58,16 @@ from langgraph_toolmem.runs.tools import ToolLike, name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, adrive_stream, drive, drive_stream, setting
 from langgraph_toolmem.turn.host import env_mode, owner_of_run, runtime_of, warn_once
-from langgraph_toolmem.turn.seen import model_input_of, seen_messages
-from langgraph_toolmem.turn.step import Call, Step
+from langgraph_toolmem.turn.step import Call, Step, model_input_of, seen_messages
 
 Model = TypeVar("Model", bound=BaseChatModel)
 V = TypeVar("V")
-
 CALLER_UNKNOWN: Final = (
     "%s was called without a config, so its thread and user are unknown and the memory is not asked. Call it inside a "
     "graph, or pass the node's config: model.invoke(messages, config). (Async nodes before Python 3.11 must pass it.)"
 )
 _FORCED: Final = "forced"
 """Represents a provider's own setting that forces a tool call."""
-
 _BUSY: ContextVar[bool] = ContextVar("toolmem_model_is_asked", default=False)
 """True while the model itself is asked: its calls of its own methods do not ask the memory."""
 _GIVEN: ContextVar[RunnableConfig | None] = ContextVar("toolmem_given_config", default=None)
@@ -268,6 +282,24 @@ class _Turn:
 # --- the model's class with the memory in it ---
 
 
+@dataclass(frozen=True, slots=True)
+class Mixins:
+    """The classes that come before a chat model's own.
+
+    Attributes:
+        attribute: private attribute of the model that they read.
+        generates: has ``_generate`` and ``_agenerate``.
+        streams: has ``_stream``. Left out for a model without it, because LangChain would conclude that the model can
+            stream.
+        streams_async: has ``_astream``; likewise.
+    """
+
+    attribute: str
+    generates: type
+    streams: type
+    streams_async: type
+
+
 class _Invokes:
     """Keeps the caller's config, and asks the memory before the model generates an answer."""
 
@@ -348,7 +380,7 @@ class _Streams:
 
         answer: Any = yield from drive_stream(turn.body, ask_model, joined, costs=turn.costs)
         if not turn.streamed:
-            yield _chunk_of(answer)
+            yield _answer_chunk(answer)
 
 
 class _AsyncStreams:
@@ -378,7 +410,7 @@ class _AsyncStreams:
         async for chunk in adrive_stream(turn.body, ask_model, joined, answers.append, costs=turn.costs):
             yield chunk
         if not turn.streamed:
-            yield _chunk_of(answers[0])
+            yield _answer_chunk(answers[0])
 
 
 _MIXINS: Final = Mixins("_toolmem", _Invokes, _Streams, _AsyncStreams)
@@ -393,8 +425,46 @@ def _turn_of(model: Any, messages: Sequence[BaseMessage], kwargs: Mapping[str, A
     return memory.begin(model, messages, kwargs)
 
 
-# --- contexts ---
+def copy_with(model: Model, mixins: Mixins, value: Any) -> Model:
+    """Return a copy of a chat model, of a subclass with the same name.
 
+    Args:
+        model: is left as it is.
+        mixins: of the subclass.
+        value: of the mixins' attribute.
+    """
+    copied: Model = copy.copy(model)
+    # Not by pydantic's own `__setattr__`, which accepts only fields and may forbid changes.
+    object.__setattr__(copied, "__class__", _subclass(type(model), mixins))
+    private = dict(getattr(copied, "__pydantic_private__", None) or {})
+    private[mixins.attribute] = value
+    object.__setattr__(copied, "__pydantic_private__", private)
+    return copied
+
+
+# One class for each model class, so that copies of two models are of the same type, as the models are.
+@lru_cache(maxsize=128)
+def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
+    before: list[type] = [mixins.generates]
+    if base._stream is not BaseChatModel._stream:
+        before.append(mixins.streams)
+    if base._astream is not BaseChatModel._astream:
+        before.append(mixins.streams_async)
+    # With the name of the model's class: traces, serializers and providers' checks by name see the same model.
+    members = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__annotations__": {mixins.attribute: Any},
+        mixins.attribute: PrivateAttr(default=None),
+    }
+    # pydantic's metaclass makes the private attribute.
+    make: Any = type(base)
+    made: type[BaseChatModel] = make(base.__name__, (*before, base), members)
+    return made
+
+
+# --- contexts ---
 
 _EXHAUSTED: Final = object()
 
@@ -477,7 +547,48 @@ def _info_of(response: ChatResult | ChatGenerationChunk | None) -> dict[str, Any
     return response.generation_info
 
 
-def _chunk_of(answer: ModelAnswer) -> ChatGenerationChunk:
+def _answer_chunk(answer: ModelAnswer) -> ChatGenerationChunk:
     """Return the memory's own call, or a kept answer, as one chunk."""
     [message] = answer.messages
     return chunk_of(message, _info_of(answer.response))
+
+
+# --- whole answers as chunks ---
+
+
+def chunk_of(message: BaseMessage, generation_info: dict[str, Any] | None = None) -> ChatGenerationChunk:
+    """Return a whole answer as the one chunk of a stream."""
+    # Chunks carry arguments as JSON text, also those of a whole call.
+    pieces = []
+    for index, call in enumerate(getattr(message, "tool_calls", ())):
+        pieces.append(tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=index))
+    chunk = AIMessageChunk(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+        id=message.id,
+        tool_call_chunks=pieces,
+        usage_metadata=getattr(message, "usage_metadata", None),
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=chunk, generation_info=generation_info)
+
+
+def message_of(chunk: ChatGenerationChunk) -> AIMessage:
+    """Return the joined chunks of a stream as an answer."""
+    message = chunk.message
+    return AIMessage(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+        tool_calls=getattr(message, "tool_calls", []),
+        id=message.id,
+        usage_metadata=getattr(message, "usage_metadata", None),
+    )
+
+
+def joined(before: ChatGenerationChunk | None, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+    """Return the chunks of a stream so far, joined; `before` is None for the first."""
+    if before is None:
+        return chunk
+    return before + chunk

@@ -44,8 +44,7 @@ from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import StepOutput, left_out_now
 from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, told_once, user_id_of
-from langgraph_toolmem.turn.seen import SeenMessages, model_input_of
-from langgraph_toolmem.turn.step import Call, MemoryNode, StepNode, report
+from langgraph_toolmem.turn.step import Call, MemoryNode, SeenMessages, StepNode, model_input_of, report
 
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")

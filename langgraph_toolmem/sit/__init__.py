@@ -33,8 +33,7 @@ from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
 from langgraph_toolmem.core.users import NOBODY, Owner
 from langgraph_toolmem.graph.events import GOOD
-from langgraph_toolmem.graph.records import ToolRecords, tool_of
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, ToolRecords, tool_of, windows
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import NearState, SITEvidence, near_states, source_of, transitions
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, of_tool

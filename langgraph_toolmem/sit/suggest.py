@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base.checks import checks_options, expect, is_positive_count, is_share
-from langgraph_toolmem.graph.records import ToolRecords, tool_of
+from langgraph_toolmem.graph.state import ToolRecords, tool_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 EvidenceKind = Literal["episodic", "procedural", "search"]
@@ -273,7 +273,7 @@ def description_fits() -> str:
 
 
 def of_tool(suggestion: Suggestion, names: ToolRecords) -> Suggestion:
-    """Return a suggestion of a tool, given one of its record (`graph.records`)."""
+    """Return a suggestion of a tool, given one of its record (`graph.state.ToolRecords`)."""
     if not names.apart:
         return suggestion
     return replace(suggestion, tool=tool_of(suggestion.tool), evidence=names.in_words(suggestion.evidence))

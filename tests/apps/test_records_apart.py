@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.graph.records import ToolRecords, are_alike, is_apart, name_apart, shape_of, tool_of
+from langgraph_toolmem.graph.state import ToolRecords, are_alike, is_apart, name_apart, shape_of, tool_of
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, of_tools
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.tools import ToolSpec

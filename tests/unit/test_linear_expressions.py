@@ -26,7 +26,7 @@ ROOT: Final = Path(langgraph_toolmem.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
 MADE_AT_RUN_TIME: Final = {
     "evaluation/tau2/stub.py",
-    "graph/seen_input.py",
+    "graph/sources.py",
     "navigator/openapi/documents.py",
     "turn/providers.py",
     "turn/structured.py",
