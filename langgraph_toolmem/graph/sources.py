@@ -218,23 +218,30 @@ def _candidates(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]
     text = canon(value)
     if not text or len(text) > VALUE_LIMITS.characters:
         return []
-    sources = []
-    for (tool, parameter), given in state.input_texts.items():
-        if given == text and _plain(tool, parameter):
-            sources.append(f"i|{tool}|{parameter}")
-    sources += _in_outputs(text, state, slot)
-    used = state.used.get(slot)
-    # The latest message with the value: older ones may have it elsewhere.
-    for said in (state.user, *state.past_users):
-        spots = _in_text(text, said, used)
-        if spots:
-            sources += [f"u{spot}" for spot in spots]
-            break
+    sources = _in_inputs(text, state) + _in_outputs(text, state, slot) + _in_messages(text, state, slot)
     places = state.seen.places(text, derived=not sources)
     # A date that is in the run itself is not derived from another date.
     if not sources and not places and _is_iso(text):
         return _near_dates(text, state)
     return sources + places
+
+
+def _in_inputs(text: str, state: RunState) -> list[str]:
+    sources = []
+    for (tool, parameter), given in state.input_texts.items():
+        if given == text and _plain(tool, parameter):
+            sources.append(f"i|{tool}|{parameter}")
+    return sources
+
+
+def _in_messages(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
+    used = state.used.get(slot)
+    # The latest message with the value: older ones may have it elsewhere.
+    for said in (state.user, *state.past_users):
+        spots = _in_text(text, said, used)
+        if spots:
+            return [f"u{spot}" for spot in spots]
+    return []
 
 
 def _is_iso(text: str) -> bool:

@@ -300,11 +300,24 @@ class _Span:
         return (value >= self.low or self.sinks) and (value <= self.high or self.grows)
 
 
+@dataclass(slots=True)
+class PlaceValues(PlainRecord):
+    """The values that a place takes.
+
+    Attributes:
+        seen: how often it had a value.
+        counts: the smallest digests of its values, each with its number.
+    """
+
+    seen: int
+    counts: dict[str, int]
+
+
 class Cases(Table):
     """The cases, by state and tool, and the values that places take.
 
     Attributes:
-        places: digest of a place -> how often it was seen, and the smallest digests of its values with their counts.
+        places: digest of a place -> its values.
         most_pairs: limit of kept states and tools.
         most_places: limit of kept places.
         most_values: of a place; a place with more values is not categorical.
@@ -317,23 +330,23 @@ class Cases(Table):
     name = "cases"
     parts: ClassVar = {
         "pairs": shapes.RowsOf(shapes.RowsOf(shapes.fields_of(Case))),
-        "places": shapes.RowsOf(shapes.RecordOf((shapes.WHOLE, shapes.RowsOf(shapes.WHOLE)))),
+        "places": shapes.RowsOf(shapes.fields_of(PlaceValues)),
     }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self._pairs: dict[str, PairCases] = {}
-        self.places: dict[str, list[Any]] = {}
+        self.places: dict[str, PlaceValues] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {CaseSeen: self._add, OutputSeen: self._see}
 
     def to_state(self) -> dict[str, Any]:
         pairs = {key: plain_of(pair.cases) for key, pair in self._pairs.items()}
-        return {"pairs": pairs, "places": self.places}
+        return {"pairs": pairs, "places": plain_of(self.places)}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.places = state["places"]
+        self.places = records_of(PlaceValues, state["places"])
         self._pairs = {}
         for key, cases in state["pairs"].items():
             for turn, case in records_of(Case, cases).items():
@@ -361,24 +374,27 @@ class Cases(Table):
     def _see(self, facts: list[str]) -> None:
         for fact in facts:
             place, value = fact[1:9], fact[9:]
-            seen = self.places.get(place)
-            if seen is None:
-                seen = self.places[place] = [0, {}]
+            values = self.places.get(place)
+            if values is None:
+                values = self.places[place] = PlaceValues(0, {})
                 drop_oldest(self.places, self.most_places)
-            seen[0] += 1
-            values = seen[1]
-            values[value] = values.get(value, 0) + 1
-            if len(values) > self.most_values + 1:
+            values.seen += 1
+            counts = values.counts
+            counts[value] = counts.get(value, 0) + 1
+            if len(counts) > self.most_values + 1:
                 # The smallest digests are kept: the same ones for any order of the outputs.
-                del values[max(values)]
+                del counts[max(counts)]
 
     def categorical(self, place: str) -> bool:
         """Return True unless a place (its digest) keeps taking new values, as ids and names do."""
         few = 6  # values that a categorical place may have although all of them are new
-        seen, values = self.places.get(place, (0, ()))
-        if len(values) > self.most_values:
+        values = self.places.get(place)
+        if values is None:
+            return True
+        different = len(values.counts)
+        if different > self.most_values:
             return False
-        return len(values) < few or len(values) * 3 <= seen
+        return different < few or different * 3 <= values.seen
 
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request; `today` is in days since 1970.
@@ -448,20 +464,8 @@ class Cases(Table):
         own = [fact for fact in facts.facts if fact[0] != "=" or self.categorical(fact[1:9])]
         if not summary.culprits.isdisjoint(own):
             return "a value in outputs or context has led the model elsewhere before"
-        for fact in own:
-            hits, misses = pair.hits[fact], pair.misses[fact] - summary.explained[fact]
-            if hits + misses < enough.least:
-                return "a value in outputs or context has hardly been seen at this point"
-            if misses and (hits + 1) / (hits + misses + 2) < enough.share:
-                return "with a value in outputs or context the model often does something else"
         # Without the ranges of numbers 45 changes in 10,000 requests were unasked.
-        for place, value in facts.numbers.items():
-            span = summary.spans.get(place)
-            if span is None and len(pair.cases) < enough.least:
-                return "a number in the outputs has hardly been seen at this point"
-            if span is not None and not span.holds(value):
-                return "a number in the outputs is outside the range of what led to the call before"
-        return ""
+        return _doubt_of_facts(own, pair, enough) or _doubt_of_numbers(facts.numbers, pair, enough)
 
     def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         """Refuse a call if values in the outputs are new here, or led the model elsewhere before."""
@@ -533,6 +537,30 @@ def pair_key(state: RunState, tool: str) -> str:
 def made_by_memory(state: RunState) -> bool:
     """Return True if the memory made the latest turn."""
     return bool(state.latest) and state.latest[-1].chosen_by != "model"
+
+
+def _doubt_of_facts(facts: Iterable[str], pair: PairCases, enough: EnoughCases) -> str:
+    """Return why too few cases with a fact were hits; "" if enough were."""
+    explained = pair.summary.explained
+    for fact in facts:
+        hits, misses = pair.hits[fact], pair.misses[fact] - explained[fact]
+        if hits + misses < enough.least:
+            return "a value in outputs or context has hardly been seen at this point"
+        if misses and (hits + 1) / (hits + misses + 2) < enough.share:
+            return "with a value in outputs or context the model often does something else"
+    return ""
+
+
+def _doubt_of_numbers(numbers: Mapping[str, float], pair: PairCases, enough: EnoughCases) -> str:
+    """Return why a number differs from those of the hits; "" if all numbers are within their ranges."""
+    spans = pair.summary.spans
+    for place, value in numbers.items():
+        span = spans.get(place)
+        if span is None and len(pair.cases) < enough.least:
+            return "a number in the outputs has hardly been seen at this point"
+        if span is not None and not span.holds(value):
+            return "a number in the outputs is outside the range of what led to the call before"
+    return ""
 
 
 def _sum_up(pair: PairCases) -> _Summary:
@@ -631,13 +659,18 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, facts: Facts) 
             facts.add(place, "number")
             facts.add_number(place, float(value))
     elif isinstance(value, str):
-        if not in_rows:
-            facts.add(place, "text" if value else "")
-        if place.endswith("{}") or _may_name_a_kind(value):
-            facts.add(place, value, "=")
-        day = None if in_rows else _day(value)
-        if day is not None:
-            facts.add_day(place, day, today)
+        _read_text_leaf(place, value, in_rows, today, facts)
+
+
+def _read_text_leaf(place: str, text: str, in_rows: bool, today: int, facts: Facts) -> None:
+    """Add whether a text is empty, the kind that it may name, and the date that it is."""
+    if not in_rows:
+        facts.add(place, "text" if text else "")
+    if place.endswith("{}") or _may_name_a_kind(text):
+        facts.add(place, text, "=")
+    day = None if in_rows else _day(text)
+    if day is not None:
+        facts.add_day(place, day, today)
 
 
 def _read_number(place: str, word: str, today: int, facts: Facts) -> None:

@@ -156,6 +156,8 @@ def near_states(
     asked = just_asked(state)
     here = frozenset(state_words(state, summary))
     near = []
+    # Chroma, with summaries of states, found no better ones: hit@2 bfcl 77.1 %, office 90.9, shop 82.5; here 78.4, 90.2
+    # and 84.0 (`python -m benchmarks.sit --seeds 2`).
     for of_requests, request in known.graph.cases.similar(state.user.raw, state.asked):
         # The present request is learned turn by turn: it would find itself, and suggest its own last call.
         if request == state.user_key:
