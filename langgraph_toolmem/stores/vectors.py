@@ -592,6 +592,11 @@ class PartDirections:
         """Length of a row's vector with its directions, before it is scaled."""
         return math.sqrt(1 + self.pull + self.spread**2)
 
+    @property
+    def least_distance(self) -> float:
+        """Distance of a question and the stored vector of the same text."""
+        return 1.0 - (1.0 + self.pull) / (self.question_length * self.row_length)
+
     def stored(self, vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequence[str]) -> NDArray[Any]:
         """Return texts' vectors of length 1 as they are stored for rows of some parts."""
         import numpy as np  # imported where it is used

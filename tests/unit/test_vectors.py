@@ -25,6 +25,7 @@ from langgraph_toolmem.stores import chroma, indexed, vectors
 from langgraph_toolmem.stores.chroma import CollectionLabel, collection_name, create_collection
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.row_table import text_key
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 
@@ -147,6 +148,20 @@ def test_of_texts_that_are_alike_each_is_found_by_itself(
     for text in ALIKE:
         vector = LEXICAL.embed_query(text)
         assert text in ids(store.query("entries", text, vector=vector, k=8, part="p"))
+
+
+@pytest.mark.parametrize("part", ["p", ""])
+def test_a_text_whose_stored_vector_is_damaged_is_found_by_itself(tmp_path: Path, part: str) -> None:
+    key = text_key(part, ALIKE[7])
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        store.upsert("entries", [VectorItem(text, text, part=part) for text in ALIKE])
+        with store.chroma.opened("change a vector") as client:
+            collection = client.get_collection(collection_name("tm", "entries", ME), embedding_function=None)
+            damaged = -collection.get(ids=[key], include=["embeddings"])["embeddings"][0]
+            collection.update(ids=[key], embeddings=[damaged])
+        [nearest, *_] = store.query("entries", ALIKE[7], k=4, part=part)
+    assert nearest.id == ALIKE[7]
+    assert nearest.similarity == pytest.approx(1.0)
 
 
 def test_of_vectors_that_are_alike_the_index_leads_to_each() -> None:
