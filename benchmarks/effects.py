@@ -17,10 +17,10 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks import command, conclude, load, show
+from langgraph_toolmem.navigator import tool_search
 from langgraph_toolmem.navigator.openapi import read_openapi
-from langgraph_toolmem.navigator.tool_search import search
-from langgraph_toolmem.navigator.tool_search.effects import effect_of
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.text.wording import effect_of
 
 REQUESTS: Final = Path(__file__).parent / "api_requests.json"
 GRID: Final = tuple(step / 4 for step in range(13))
@@ -33,7 +33,7 @@ class Document:
 
     name: str
     specs: dict[str, ToolSpec]
-    searcher: search.ToolSearcher
+    searcher: tool_search.ToolSearcher
     requests: list[tuple[str, list[str]]]
 
 
@@ -53,7 +53,7 @@ def read_document(file: Path) -> Document | None:
         return None
     specs = {spec.name: spec for spec in read_openapi(file)}
     return Document(
-        file.stem, specs, search.ToolSearcher(specs.values()), [(text, wanted) for text, wanted in requests]
+        file.stem, specs, tool_search.ToolSearcher(specs.values()), [(text, wanted) for text, wanted in requests]
     )
 
 
@@ -72,10 +72,10 @@ def likelihood(documents: Sequence[Document], weight: float) -> float:
 
 def with_weight(weight: float) -> None:
     """Set both weights of the search in their proportion."""
-    search.EFFECT, search.REMOVAL = weight, weight * DEFAULT[1] / DEFAULT[0]  # type: ignore[misc]
+    tool_search.EFFECT, tool_search.REMOVAL = weight, weight * DEFAULT[1] / DEFAULT[0]  # type: ignore[misc]
 
 
-DEFAULT: Final = (search.EFFECT, search.REMOVAL)
+DEFAULT: Final = (tool_search.EFFECT, tool_search.REMOVAL)
 
 
 def measure(document: Document, weight: float) -> Found:

@@ -33,7 +33,7 @@ from benchmarks.recall import embedder_named, missing
 from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.deferred import LEAST_VOTE, DeferredTools, ToolSearch, described, find_tools
-from langgraph_toolmem.navigator.tool_search.precedents import Precedents
+from langgraph_toolmem.navigator.precedents import Precedents
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.embedders import Embedder
 

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks import command, conclude, lines_of, load, present, show
 from benchmarks.recall import embedder_named, held_out, missing, turns
-from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
+from langgraph_toolmem.navigator.tool_search import ToolSearcher
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import Embedder
 from langgraph_toolmem.text.wording import kit_name, kit_of, split_clauses

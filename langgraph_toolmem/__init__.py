@@ -46,8 +46,8 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.middleware import tool_memory_middleware
     from langgraph_toolmem.models import with_tool_memory
     from langgraph_toolmem.navigator import Navigator
-    from langgraph_toolmem.navigator.plan.planner import Plan
-    from langgraph_toolmem.navigator.tool_search.search import ToolHit
+    from langgraph_toolmem.navigator.plan import Plan
+    from langgraph_toolmem.navigator.tool_search import ToolHit
     from langgraph_toolmem.papers.autotool import PaperPolicy
     from langgraph_toolmem.report.report import Report
     from langgraph_toolmem.report.savings import TokenPrice
@@ -67,7 +67,7 @@ _HOMES = {
     "InertiaSettings": "inertia.step",
     "Navigator": "navigator",
     "PaperPolicy": "papers.autotool",
-    "Plan": "navigator.plan.planner",
+    "Plan": "navigator.plan",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",
     "PrefetchedContext": "inertia.context",
@@ -79,7 +79,7 @@ _HOMES = {
     "SITPolicy": "sit.suggest",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.savings",
-    "ToolHit": "navigator.tool_search.search",
+    "ToolHit": "navigator.tool_search",
     "ToolMemory": "memory",
     "default_methods": "memory",
     "tool_memory_middleware": "middleware",

@@ -5,46 +5,71 @@ what to whom. Parameters that mean the same are one node; links come from schema
 search goes backward from the tools that a request is about until every input is known or produced. The graph evolves:
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
-``dependencies``  the graph: parameters, clusters, links, counts of past runs
-``tool_search``   the tools that fit a request
-``plan``          chains from known values to a target; other routes; replacements when a call failed
+``dependencies``  the graph: tools, parameters that they share, and the links between them
+``tool_search``   the tools that fit a request; ``precedents``: those that similar requests called
+``plan``          chains from known values to a target, other routes, replacements; ``plan_search``: the search itself
 ``deferred``      tools that the model finds by a search, and the step; ``providers``: their forms for each provider
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
-``evidence``      the rows of all these in the memory's evidence graph; ``history``: the counts of past runs in it
+``evidence``      the rows of all these in the memory's evidence graph, and the counts of past runs in it
+
+Here: `Navigator`, and the search and the graph that it keeps up to date. Both are made at their first use, so that a
+memory without plans loads neither numpy nor the graph.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.method import LearnedTurn, Method, Section
+from langgraph_toolmem.core.method import LearnedTurn, Method, PastRuns, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.navigator.dependencies import CurrentGraph
-from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE
-from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
-from langgraph_toolmem.navigator.tool_search import TARGETS, CurrentSearch, ScopedRuns, targets_of
+from langgraph_toolmem.navigator.dependencies import LINK_TABLE
+from langgraph_toolmem.navigator.evidence import MOST_DAYS, History, NavigatorEvidence, NavigatorSources, Outputs
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 
 if TYPE_CHECKING:
     from langgraph_toolmem.graph.events import Forgotten, Record
-    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.dependencies.links import LinkScores
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
-    from langgraph_toolmem.navigator.plan.problem import PlanSettings
-    from langgraph_toolmem.navigator.tool_search.search import ToolHit
+    from langgraph_toolmem.navigator.dependencies import LinkScores, ToolDependencyGraph
+    from langgraph_toolmem.navigator.plan import Chain, Plan, Recombination, Strategy
+    from langgraph_toolmem.navigator.plan_search import PlanSettings
+    from langgraph_toolmem.navigator.precedents import PrecedentCache, Precedents
+    from langgraph_toolmem.navigator.tool_search import ToolHit, ToolSearcher
     from langgraph_toolmem.papers.naviagent.evolution import PruneCandidate, WeightChange
     from langgraph_toolmem.papers.naviagent.learned import TrainedLinks
-    from langgraph_toolmem.runs.tools import ToolSpec
+
+logger = logging.getLogger("langgraph_toolmem.navigator")
+
+TARGETS: Final = 3
+"""Tools that a request is taken to be about (NaviAgent, arXiv 2506.19500)."""
+LEAST_TARGET: Final = 0.3
+"""Part of the best hit's score that a hit must reach to be one of them. To be shown to a model it need not reach any:
+on public requests a bound of 0.05 lost a fifth of the needed tools where there are few, and of 20 it saved a half."""
+
+FRESH_SECONDS: Final = 1.0
+"""Counts of the evidence graph are read anew at most this often."""
+
+
+class ScopedRuns(NamedTuple):
+    """Past runs, and the scope (the namespace) that they belong to."""
+
+    scope: tuple[str, ...]
+    runs: PastRuns
+
+
+PastRunsOf = Callable[[str | None], ScopedRuns | None]
+"""The past runs of a user; None if there are none, or they cannot be read now."""
 
 
 class Navigator(Method):
@@ -167,7 +192,7 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan.planner import Plan, plan
+        from langgraph_toolmem.navigator.plan import Plan, plan
 
         _check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
@@ -225,7 +250,7 @@ class Navigator(Method):
         Raises:
             ConfigurationError: an argument cannot work.
         """
-        from langgraph_toolmem.navigator.plan.planner import Chain, recombine
+        from langgraph_toolmem.navigator.plan import Chain, recombine
 
         _check(isinstance(chain, Chain), "chain", "a Chain of a plan", chain)
         _check_names("failed", failed)
@@ -440,6 +465,178 @@ class Navigator(Method):
             _check_names("available", available)
             return set(avoid) | (self.tools.keys() - set(available))
         return set(avoid)
+
+
+def targets_of(hits: Sequence[ToolHit]) -> list[str]:
+    """Return the tools that a request is about: those that are about as likely as the likeliest."""
+    best = max((hit.score for hit in hits), default=0.0)
+    return [hit.name for hit in hits if hit.score >= LEAST_TARGET * best]
+
+
+class CurrentSearch:
+    """The search of one memory; numpy is loaded at the first search. Safe for threads."""
+
+    def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
+        self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
+        self._searcher: ToolSearcher | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
+        self._precedents: PrecedentCache | None = None
+        self._lock = threads.lock()
+        self._warned = False
+
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        available: Collection[str] | None = None,
+        exclude: Collection[str] = (),
+        target: str | None = None,
+        user_id: str | None = None,
+        request: str = "",
+    ) -> list[ToolHit]:
+        """Search; see `Navigator.search`. Where the query is a model's, `request` has the user's words."""
+        searcher, precedents = self.current(), self.precedents(user_id)
+        exclude = {*exclude, *self._evidence.left_out()}
+        if target is not None:
+            from langgraph_toolmem.navigator.precedents import Precedents, called_before
+
+            if target not in searcher.specs:
+                raise ConfigurationError(f"The memory knows no tool {target!r}.")
+            known = precedents or Precedents()
+            return called_before(searcher, query, target, k, precedents=known, available=available, exclude=exclude)
+        lift: dict[str, float] = {}
+        if precedents is not None:
+            lift = precedents.lift(query)
+            # The larger lift counts, not the sum: both texts speak of one request.
+            for name, more in precedents.lift(request).items():
+                lift[name] = max(lift.get(name, 0.0), more)
+        return searcher.search(query, k, available=available, exclude=exclude, lift=lift)
+
+    def current(self) -> ToolSearcher:
+        """Return the search over the tools known now."""
+        with self._lock:
+            if self._searcher is None:
+                from langgraph_toolmem.navigator.tool_search import ToolSearcher
+
+                embedder = self._vectors.embedder
+                kept: TextVectors | None = None
+                # The built-in embedder's vectors say no more than words do.
+                if not embedder.builtin:
+                    kept = TextVectors(self._vectors, "tools")
+                self._searcher = ToolSearcher(embedder=embedder, vectors=kept)
+            specs = self._evidence.tools()
+            # The same object until a tool changes: nothing has to be compared at each search.
+            if self._specs is not specs:
+                self._searcher.follow(specs)
+                self._specs = specs
+            return self._searcher
+
+    def precedents(self, user_id: str | None) -> Precedents | None:
+        """Return the precedents of a user's past runs; None without runs. If reading fails, the log says so once."""
+        try:
+            past = self._past_runs(user_id)
+            if past is None:
+                return None
+            with self._lock:
+                if self._precedents is None:
+                    from langgraph_toolmem.navigator.precedents import PrecedentCache
+
+                    self._precedents = PrecedentCache()
+                return self._precedents.of(past.scope, past.runs)
+        except NamespaceError:
+            raise
+        except Exception as error:  # noqa: BLE001 - tools are found without past runs
+            level = logging.WARNING
+            if self._warned:
+                level = logging.DEBUG
+            self._warned = True
+            log_failure(logger, level, "past runs could not be read for a search of tools", error=error)
+            return None
+
+    def forget(self) -> None:
+        """Drop what is in RAM of past runs."""
+        with self._lock:
+            self._precedents = None
+
+
+class _ReadCounts(NamedTuple):
+    """Counts of past runs, and when they were read, in seconds of the monotonic clock."""
+
+    when: float
+    history: History
+
+
+class CurrentGraph:
+    """The graph of one memory, made when it is first needed. Safe for threads."""
+
+    def __init__(self, evidence: NavigatorSources, aliases: Mapping[str, str] | None = None) -> None:
+        self._evidence, self._aliases = evidence, aliases
+        self._lock = threads.lock()
+        self._graph: ToolDependencyGraph | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
+        self._outputs: int | None = None
+        self._counts: _ReadCounts | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[ToolDependencyGraph]:
+        """Give the graph as it is now. Nobody changes it meanwhile."""
+        with self._lock:
+            yield self._current()
+
+    def history(self, *, at_once: bool = False) -> History:
+        """Return the counts of past runs, at most `FRESH_SECONDS` old; `at_once`: as they are now."""
+        now, counts = time.monotonic(), self._counts
+        # Without the lock: a plan holds it for as long as it searches.
+        if at_once or counts is None or now - counts.when > FRESH_SECONDS:
+            counts = self._counts = _ReadCounts(now, self._evidence.history(at_once=at_once))
+        return counts.history
+
+    def expire(self) -> None:
+        """Have the counts read anew when they are needed: what was decided changes them."""
+        self._counts = None
+
+    def rebuilt(self) -> ToolDependencyGraph:
+        """Return another graph of the same tools. It may take seconds; the present one is free."""
+        with self.held() as present:
+            specs, observed = [node.spec for node in present.apis.values()], present.observed
+        return self._made(specs, observed)
+
+    def _current(self) -> ToolDependencyGraph:
+        """Return the graph with what changed since the last time; tools that did not are not read again."""
+        specs, left_out = self._evidence.tools(), self._evidence.left_out()
+        seen = self._evidence.outputs(self._outputs)
+        self._outputs = seen.version
+        outputs = seen.outputs or {}
+        graph = self._graph
+        if graph is None:
+            graph = self._graph = self._made(specs.values(), outputs)
+        for tool, paths in outputs.items():
+            graph.note_outputs(tool, paths)
+        if left_out != graph.left_out:
+            graph.exclude(left_out)
+        if specs is not self._specs:
+            self._specs = specs
+            _follow(graph, specs)
+        return graph
+
+    def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
+        from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
+
+        return ToolDependencyGraph(specs, aliases=self._aliases, observed=observed)
+
+
+def _follow(graph: ToolDependencyGraph, specs: Mapping[str, ToolSpec]) -> None:
+    """Make these the tools of a graph."""
+    for name in graph.apis.keys() - specs.keys():
+        graph.remove(name)
+    changed = []
+    for name, spec in specs.items():
+        node = graph.apis.get(name)
+        # Identity first: comparing two schemas of a large API takes as long as reading one.
+        if node is None or (node.spec is not spec and node.spec != spec):
+            changed.append(spec)
+    graph.update(changed)
 
 
 def _are_aliases(aliases: object) -> bool:

@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from langgraph_toolmem.base.checks import checks_options, is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.catalogue import without_own
+from langgraph_toolmem.navigator import targets_of
 from langgraph_toolmem.navigator.evidence import ToolsSearched
 from langgraph_toolmem.navigator.providers import (
     Mode,
@@ -47,7 +48,6 @@ from langgraph_toolmem.navigator.providers import (
     with_cache_mark,
     with_searches,
 )
-from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, name_of, read_tools
 from langgraph_toolmem.turn.hints import NO_OUTPUT, Line, Scope, StepOutput, left_out_now

@@ -45,13 +45,13 @@ from langgraph_toolmem.navigator.decide.decision import (
     subgraph_of,
     tools_of,
 )
-from langgraph_toolmem.navigator.decide.guards import guards
 from langgraph_toolmem.navigator.decide.rounds import (
     MAX_CANDIDATES,
     CallContext,
     Retriever,
     begun,
     decided,
+    guards,
     observed,
     with_retrieved,
     with_route,

@@ -431,6 +431,11 @@ class Port(NamedTuple):
         return self.path.split(".", 1)[0].removesuffix("[]")
 
     @property
+    def level(self) -> str:
+        """Return the last part of its path: "id" for ``items[].id``."""
+        return self.path.replace("[]", "").rsplit(".", 1)[-1]
+
+    @property
     def required(self) -> bool:
         return self.leaf.required
 

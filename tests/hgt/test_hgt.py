@@ -16,9 +16,8 @@ torch = pytest.importorskip("torch", reason='torch is not installed; type: pip i
 from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError  # noqa: E402
 from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph  # noqa: E402
-from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE  # noqa: E402
-from langgraph_toolmem.navigator.history import History  # noqa: E402
+from langgraph_toolmem.navigator.dependencies import LINK_TABLE, ToolDependencyGraph  # noqa: E402
+from langgraph_toolmem.navigator.evidence import History  # noqa: E402
 from langgraph_toolmem.papers.naviagent.model import API, BEFORE, RelationalAttention, segment_softmax  # noqa: E402
 from langgraph_toolmem.papers.naviagent.train import Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
 from langgraph_toolmem.runs.tools import ToolSpec  # noqa: E402

@@ -1,16 +1,24 @@
 """One round: from a decision to the calls to make, and from their results to the next situation.
 
 A record is never changed in place: each function returns a new one. Only a `Retriever` asks the navigator.
+
+The host may guard the execution of a call. A guard may edit the call, or answer it without executing it; it leaves a
+mark (`GUARD_MARK`). Then the decider sees the executed call, and a tool that never ran has not failed, for any text of
+the guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph import errors as langgraph_errors
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import canonical, shortened
 from langgraph_toolmem.navigator.decide.decision import (
     WINDOW,
@@ -33,8 +41,7 @@ from langgraph_toolmem.navigator.decide.decision import (
     succeeded,
     tools_of,
 )
-from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
-from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, same_effects
+from langgraph_toolmem.navigator.plan import Chain, Plan, Recombination, same_effects
 from langgraph_toolmem.runs.messages import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.wording import tool_text
@@ -43,6 +50,7 @@ from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
+
 MAX_CANDIDATES: Final = 24
 """Number of tools for the first decision; later decisions see up to twice as many."""
 
@@ -544,3 +552,126 @@ class Retriever:
             hits = self._navigator.search(query, k=most, available=context.allowed, user_id=context.user_id)
             return [hit.name for hit in hits]
         return []
+
+
+# --- guards of the host ---
+
+GUARD_MARK: Final = "toolmem_guard"
+"""Key of ``additional_kwargs`` of a tool's answer; it is not sent to providers."""
+
+Guard = Callable[[Any, Callable[[Any], Any]], Any]
+AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+
+
+def _is_invalid_resume(error: BaseException) -> bool:
+    """Return True if an interrupt was answered in a wrong form."""
+    # The first releases of LangGraph 1.2 do not have such forms.
+    is_invalid: Callable[[BaseException], bool] | None = getattr(langgraph_errors, "is_invalid_resume", None)
+    return is_invalid is not None and is_invalid(error)
+
+
+class GuardedCall(NamedTuple):
+    """The call that ran after a guard's edit."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+def guards(
+    guard: Guard | None, aguard: AsyncGuard | None, record: Guard, arecord: AsyncGuard
+) -> tuple[Guard, AsyncGuard | None]:
+    """Return the arguments of ``ToolNode``: the host's guards outside, the memory's inside, and marks on changes.
+
+    A guard for async runs alone raises ConfigurationError.
+    """
+    if guard is None:
+        if aguard is not None:
+            raise ConfigurationError("Give wrap_tool_call with awrap_tool_call: without it a sync run has no guard.")
+        return record, arecord
+
+    # The memory's guard is inside: it records the call that passes the host's guard, not the original one.
+    def guarded(request: Any, execute: Any) -> Any:
+        ran: list[dict[str, Any]] = []
+
+        def recorded(changed: Any) -> Any:
+            ran.append(_plain_call(changed))
+            return record(changed, execute)
+
+        try:
+            return _marked(guard(request, recorded), request.tool_call, ran)
+        except Exception as error:  # noqa: BLE001 - other errors than the guard's own are raised again
+            return _marked(_refusal(error, request.tool_call, ran), request.tool_call, ran)
+
+    async def aguarded(request: Any, execute: Any) -> Any:
+        ran: list[dict[str, Any]] = []
+
+        async def recorded(changed: Any) -> Any:
+            ran.append(_plain_call(changed))
+            return await arecord(changed, execute)
+
+        try:
+            return _marked(await aguard(request, recorded), request.tool_call, ran)  # type: ignore[misc]
+        except Exception as error:  # noqa: BLE001 - other errors than the guard's own are raised again
+            return _marked(_refusal(error, request.tool_call, ran), request.tool_call, ran)
+
+    if aguard is None:
+        return guarded, None
+    return guarded, aguarded
+
+
+def never_ran(answer: ToolMessage) -> bool:
+    """Return True if a guard answered a call with an error in place of its tool."""
+    return bool(answer.additional_kwargs.get(GUARD_MARK, {}).get("ran") is False)
+
+
+def ran_instead(answer: ToolMessage) -> GuardedCall | None:
+    """Return the call that ran instead; None if the guard did not change it."""
+    mark = answer.additional_kwargs.get(GUARD_MARK, {})
+    if "tool" not in mark:
+        return None
+    return GuardedCall(str(mark["tool"]), dict(mark["args"]))
+
+
+def _plain_call(request: Any) -> dict[str, Any]:
+    """Return the executed call as plain values."""
+    name, tool = request.tool_call["name"], getattr(request, "tool", None)
+    # `ToolNode` takes the tool of the request, even if the call names another one.
+    if tool is not None:
+        name = tool.name
+    return {"tool": name, "args": dict(request.tool_call["args"])}
+
+
+def _refusal(error: Exception, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> ToolMessage:
+    """Return the answer to a call whose guard raised before the tool ran; raise an error of the tool or the graph."""
+    # Interrupts and LangGraph's own errors steer the graph: an answer in their place would swallow them.
+    is_of_graph = isinstance(error, GraphBubbleUp) or type(error).__module__.partition(".")[0] == "langgraph"
+    if ran or is_of_graph or _is_invalid_resume(error):
+        raise error
+    return ToolMessage(f"Error: {error!r}", name=call["name"], tool_call_id=call["id"], status="error")
+
+
+def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> Any:
+    """Return an answer with a mark on it, if another call than the requested one ran, or none."""
+    if not ran:
+        return _with(answer, {"ran": False}, call["id"])
+    # A guard may execute a call again after an error; the last execution gave the answer.
+    asked = {"tool": call["name"], "args": call["args"]}
+    if ran[-1] == asked:
+        return answer
+    return _with(answer, ran[-1], call["id"])
+
+
+def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
+    """Return a tool's answer of any kind with a mark on the message that answers the call."""
+    if isinstance(answer, ToolMessage):
+        # "Never ran" is only for errors: a guard that answers from a cache has answered.
+        if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
+            return answer
+        return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, GUARD_MARK: dict(mark)}})
+    # `ToolNode` takes a list of messages and Commands, too, and a Command has its messages among its updates.
+    if isinstance(answer, list):
+        return [_with(part, mark, call_id) for part in answer]
+    if isinstance(answer, Command) and isinstance(answer.update, Mapping):
+        update = {key: _with(value, mark, call_id) for key, value in answer.update.items()}
+        return Command(graph=answer.graph, update=update, resume=answer.resume, goto=answer.goto)
+    return answer

@@ -8,12 +8,10 @@ parameters: `auth` fills them. The specs are given to a memory like other tools:
     ToolMemory(folder, tools=read_openapi("api.yaml")).plan("cancel the order")
     create_agent(model, openapi_tools("api.yaml", auth=token), middleware=...)
 
-``documents``   loading, further files, references
-``schemas``     self-contained schemas, fields of a body
+``documents``   loading, further files, references, self-contained schemas
 ``serialize``   values as texts of a request
-``inputs``      parameters and bodies: schemas and places; ``names`` their names
-``operations``  a tool for each operation
-``calls``       requests; ``answers`` the part of the answer that the model reads
+``operations``  a tool for each operation: names, schemas and places of its parameters
+``calls``       requests, and the part of the answer that the model reads
 """
 
 from __future__ import annotations

@@ -28,8 +28,16 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
-from langgraph_toolmem.navigator.plan.alphabeta import Solution, never
-from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, PortKey, Source, step_depths
+from langgraph_toolmem.navigator.plan_search import (
+    Assignment,
+    Choice,
+    PlanSearch,
+    PortKey,
+    Solution,
+    Source,
+    never,
+    step_depths,
+)
 from langgraph_toolmem.text.meaning import Port
 
 Genes = dict[PortKey, int]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langgraph_toolmem.graph.view import START
-from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.navigator.evidence import History
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.evidence import RecentUse

@@ -4,7 +4,7 @@ A score is the probability that an output of one tool feeds an input of another.
 the memory's folder. It is used if it ranks held-out links better than structure does. Tools that changed since and
 links outside the table have no scores.
 
-By default there is no table, and only structure and counts decide (`navigator.dependencies.links`). Figures
+By default there is no table, and only structure and counts decide (`navigator.dependencies`). Figures
 (docs/figures.md, "Learned links"): AUC of unseen links 0.611 and 0.661 by the published model, 0.685 and 0.656 by the
 best untrained score; plans 40.1 -> 41.5 % and 40.8 -> 41.8 % with the table. A table that orders links better does not
 always make better plans: a regression on features of the pair (AUC 0.883 and 0.798) cost .9 and 2.6 points.
@@ -23,7 +23,7 @@ from typing import Any
 from langgraph_toolmem.base.errors import StorageError, log_failure
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE, LinkScores
+from langgraph_toolmem.navigator.dependencies import LINK_TABLE, LinkScores
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.snapshot import replace_file
 

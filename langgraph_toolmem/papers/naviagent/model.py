@@ -13,7 +13,7 @@ and has no effect; it is kept because it was published.
 An encoder for each type of nodes: linear, GELU, layer norm [R]. Each layer is added to its input and normed [O]. The
 head (3) is separable: a_u + c_v ranks producers alike for all consumers.
 
-By default no model is made: structure and counts weigh a link (`navigator.dependencies.links`). `train` has the figures
+By default no model is made: structure and counts weigh a link (`navigator.dependencies`). `train` has the figures
 of both.
 """
 

@@ -32,8 +32,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
+from langgraph_toolmem.navigator.evidence import Flow, History
 from langgraph_toolmem.papers.naviagent.learned import digest_of
 from langgraph_toolmem.papers.naviagent.model import (
     API,

@@ -13,11 +13,10 @@ from test_navigator_meaning import anything
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import LINK_TABLE, Link, weight_of
-from langgraph_toolmem.navigator.history import History, ToolCalls, plain_path
-from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.problem import Producers
+from langgraph_toolmem.navigator.dependencies import LINK_TABLE, MAX_PRODUCERS, Link, ToolDependencyGraph, weight_of
+from langgraph_toolmem.navigator.evidence import History, ToolCalls, plain_path
+from langgraph_toolmem.navigator.plan import plan
+from langgraph_toolmem.navigator.plan_search import Producers
 from langgraph_toolmem.papers.naviagent.learned import LinkTable, digest_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of

@@ -17,9 +17,9 @@ from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolM
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, weight_of
+from langgraph_toolmem.navigator.dependencies import Link, weight_of
 from langgraph_toolmem.navigator.evidence import LinkWeightsSet, NavigatorEvidence, PrunedTool, PutBack
-from langgraph_toolmem.navigator.plan.planner import Plan
+from langgraph_toolmem.navigator.plan import Plan
 from langgraph_toolmem.papers.naviagent.evolution import prune_score
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores import shared
@@ -169,7 +169,7 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared, "SHARED_LIMITS", replace(shared.SHARED_LIMITS, poll_seconds=0.0))
-    monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("langgraph_toolmem.navigator.FRESH_SECONDS", -1.0)
     store, clock = InMemoryStore(), Clock()
     with (
         ToolMemory(None, store=store, tools=MAILING) as one,

@@ -13,19 +13,19 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from test_navigator_graph import tool
 
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
-from langgraph_toolmem.navigator.plan.planner import Chain, Strategy, equivalents, plan, recombine, same_effects
-from langgraph_toolmem.navigator.plan.problem import (
+from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
+from langgraph_toolmem.navigator.evidence import History
+from langgraph_toolmem.navigator.plan import Chain, Strategy, equivalents, plan, recombine, same_effects
+from langgraph_toolmem.navigator.plan_search import (
     Assignment,
     Choice,
     PlanSearch,
     PlanSettings,
     Producers,
+    alpha_beta,
     asks_for_system_value,
+    reach_of,
 )
-from langgraph_toolmem.navigator.plan.reach import reach_of
 from langgraph_toolmem.papers.naviagent.annealing import anneal, fitness
 from langgraph_toolmem.runs.tools import ToolSpec
 

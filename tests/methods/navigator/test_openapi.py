@@ -21,12 +21,12 @@ from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
+from langgraph_toolmem.navigator.evidence import Flow, History
 from langgraph_toolmem.navigator.openapi import openapi_tools, read_openapi, read_operations
-from langgraph_toolmem.navigator.openapi.names import MAX_NAME
-from langgraph_toolmem.navigator.openapi.schemas import MAX_DEFINITIONS
-from langgraph_toolmem.navigator.plan.planner import Chain, plan
+from langgraph_toolmem.navigator.openapi.documents import MAX_DEFINITIONS
+from langgraph_toolmem.navigator.openapi.operations import MAX_NAME
+from langgraph_toolmem.navigator.plan import Chain, plan
 from langgraph_toolmem.runs.messages import output_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from tests.methods.navigator.openapi_documents import CHAT, LIBRARY, SHOP

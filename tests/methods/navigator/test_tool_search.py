@@ -15,13 +15,24 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
+from langgraph_toolmem.navigator import targets_of
 from langgraph_toolmem.navigator.deferred import MAX_ABOUT, MAX_CHOICES, described
-from langgraph_toolmem.navigator.tool_search import targets_of
-from langgraph_toolmem.navigator.tool_search.effects import ASKS, ORDERS, UNCLEAR, effect_of, wanted_by, wanted_effect
-from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
-from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
+from langgraph_toolmem.navigator.precedents import Precedents, called_before
+from langgraph_toolmem.navigator.tool_search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.text.wording import Wording, embedded_text, kit_name, kit_of, split_clauses
+from langgraph_toolmem.text.wording import (
+    ASKS,
+    ORDERS,
+    UNCLEAR,
+    Wording,
+    effect_of,
+    embedded_text,
+    kit_name,
+    kit_of,
+    split_clauses,
+    wanted_by,
+    wanted_effect,
+)
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:

@@ -14,7 +14,7 @@ import numpy as np
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRun, PastRuns
-from langgraph_toolmem.navigator.tool_search.search import Floats, ToolHit, ToolSearcher, WordIndex, probability
+from langgraph_toolmem.navigator.tool_search import Floats, ToolHit, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.wording import REQUEST_LIMITS, kit_name, kit_of
 from langgraph_toolmem.text.words import telling_stems
 

@@ -1,29 +1,33 @@
-"""One search as a problem: the inputs that need a value, their possible sources, and the score of a set of choices.
+"""One search for a chain: the inputs that need a value, their possible sources, and the most reliable set of choices.
 
 A *draft* maps every required input of every step to one choice: a known value, an output of another step, or the user.
 It is valid if its steps have an order and every step is at most `depth` calls before the target. Both strategies search
 among the same valid drafts; they differ in the score:
 
-- alpha-beta: the reliability, Π of all choices' values · δ^(steps before the target). The value of a link is its
+- `alpha_beta`: the reliability, Π of all choices' values · δ^(steps before the target). The value of a link is its
   weight, a known value has 1, questions cost as in the settings, and a question that serves several inputs costs once.
-- annealing: `annealing.fitness`, the paper's parts with our reading [R].
+- `papers.naviagent.annealing`: its fitness, the paper's parts with our reading [R].
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, weight_of
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.reach import Reach
+from langgraph_toolmem.navigator.dependencies import Link, LinkScores, ToolDependencyGraph, weight_of
+from langgraph_toolmem.navigator.evidence import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import Port, canonical, canonical_words, meaning_of
 from langgraph_toolmem.text.schema import Leaf, type_of
 from langgraph_toolmem.text.words import LEXICON, word_set, words
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies import Key
+
+# --- drafts and their settings ---
 
 Source = Literal["user", "produced", "either"]
 
@@ -114,6 +118,217 @@ PortKey = tuple[str, str, str]
 Assignment = dict[PortKey, Choice]
 
 
+# --- the most reliable draft ---
+
+
+class Solution(NamedTuple):
+    """The best draft of a search.
+
+    Attributes:
+        draft: port -> choice.
+        score: by the strategy's measure.
+        cut_short: a limit ended the search.
+        nodes: drafts that were tried.
+    """
+
+    draft: Assignment
+    score: float
+    cut_short: bool = False
+    nodes: int = 0
+
+
+def never() -> bool:
+    """Return False: a search without a limit on time."""
+    return False
+
+
+def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = never) -> Solution:
+    """Return the most reliable draft, by backward alpha–beta search [R].
+
+    From the target backward: an open input is tried with each of its options, and a producer adds its own inputs, until
+    all inputs have a source. A branch ends when it cannot become better than the best chain so far (a lossless cut).
+    Two more cuts are the paper's and may lose a better chain:
+
+        S(u) = δ^depth · (w(u→next) + 1[u→target API]·w + 1[u→target param]·w)
+
+    - α at parameter nodes: a producer u with S(u) < α·e^(−κ·depth) is left out if it is not well connected: if it gives
+      only one of the inputs that its consumer needs. The best producer of a parameter is never left out.
+    - β at API nodes: after a chain with a producer of S(u) ≥ β is found, other producers are not tried for its input.
+
+    Both tighten during the search: with n of the N allowed nodes visited, α grows to (1 + n/N)·α and β falls to (1 −
+    n/2N)·β. With α = 0 and β = 6 or more (S is less than 3) the search is exact: see `PlanSearch.without_cuts`.
+
+    Args:
+        expired: returns True when the time for the search is over. Defaults to `never`: nodes alone limit it.
+    """
+    search = _Search(problem, expired)
+    search.open(problem.target, (), 1.0)
+    return search.best._replace(cut_short=search.over, nodes=search.nodes)
+
+
+class _SettledInput(NamedTuple):
+    """An input with one option, and the earlier cost of its question."""
+
+    port: Port
+    choice: Choice
+    asked_before: float | None
+
+
+class _Search:
+    def __init__(self, problem: PlanSearch, expired: Callable[[], bool]) -> None:
+        self.problem = problem
+        self.settings = problem.settings
+        self.expired = expired
+        # Both change on the way down and are restored on the way up.
+        self.levels = {problem.target: 0}
+        self.draft: Assignment = {}
+        # Question -> the lowest value of the choices that ask it so far.
+        self.asked: dict[tuple[object, ...], float] = {}
+        self.best = Solution({}, -1.0)
+        self.nodes = 0
+        self.over = False
+
+    def open(self, tool: str, rest: tuple[Port, ...], score: float) -> None:
+        """Add a step: inputs with one option are settled, inputs with several are left open."""
+        settled: list[_SettledInput] = []
+        left = []
+        for port in self.problem.needs(tool):
+            options = self.problem.options(port)
+            if len(options) > 1:
+                left.append(port)
+                continue
+            (choice,) = options
+            self.draft[port.key] = choice
+            settled.append(_SettledInput(port, choice, self.asked.get(choice.question)))
+            score *= self._cost(choice)
+        self._visit((*left, *rest), score)
+        # In reverse: two inputs may share a question, and each step back restores the state before it.
+        for step in reversed(settled):
+            del self.draft[step.port.key]
+            self._unask(step.choice, step.asked_before)
+
+    def _cost(self, choice: Choice) -> float:
+        """Return the factor of a choice in the score, and record that the user is asked."""
+        if choice.kind != "user":
+            return choice.value
+        # A question that serves several inputs costs once, as much as the most expensive of them.
+        before = self.asked.get(choice.question, 1.0)
+        self.asked[choice.question] = min(before, choice.value)
+        # Settings may make a question cost all that there is.
+        if before == 0:
+            return 1.0
+        return self.asked[choice.question] / before
+
+    def _unask(self, choice: Choice, before: float | None) -> None:
+        if choice.kind != "user":
+            return
+        if before is None:
+            del self.asked[choice.question]
+        else:
+            self.asked[choice.question] = before
+
+    def _bound(self, still: tuple[Port, ...], score: float) -> float:
+        """Return an upper bound of the score over all ways to settle the open inputs."""
+        counted = set(self.asked)
+        for port in still:
+            options = self.problem.options(port)
+            question: tuple[object, ...] = ()
+            for choice in options:
+                if choice.kind == "user":
+                    question = choice.question
+                    break
+            # Inputs that share a question may be free; the first of them pays.
+            if question not in counted:
+                score *= self.problem.best(port)
+                counted.add(question)
+        return score
+
+    def _visit(self, still: tuple[Port, ...], score: float) -> None:
+        self._count_node()
+        # A chain that is better by a rounding error does not count as better.
+        if self._bound(still, score) <= self.best.score * (1 + 1e-12):
+            return
+        if not still:
+            self.best = Solution(dict(self.draft), score)
+            return
+        port, rest = still[0], still[1:]
+        for choice in self._worth_trying(port):
+            # A search beyond its limit continues until it has one chain, because a plan without a chain is useless.
+            if self.over and self.best.score >= 0:
+                return
+            before = self.best
+            self.draft[port.key] = choice
+            self._try(port, choice, rest, score)
+            del self.draft[port.key]
+            is_better = self.best is not before
+            if is_better and choice.kind == "step" and self._score(port, choice) >= self._beta():
+                return
+
+    def _count_node(self) -> None:
+        self.nodes += 1
+        if self.nodes >= self.settings.max_nodes:
+            self.over = True
+        # Reading the clock costs as much as a node.
+        elif self.nodes % 32 == 0 and self.expired():
+            self.over = True
+
+    def _try(self, port: Port, choice: Choice, rest: tuple[Port, ...], score: float) -> None:
+        """Settle the open inputs after one choice for an input."""
+        if choice.kind != "step":
+            asked = self.asked.get(choice.question)
+            self._visit(rest, score * self._cost(choice))
+            self._unask(choice, asked)
+        elif choice.origin in self.levels:
+            self._link(rest, score * choice.value)
+        elif self.levels[port.tool] < self.settings.depth:
+            self.levels[choice.origin] = self.levels[port.tool] + 1
+            self.open(choice.origin, rest, score * choice.value * self.settings.delta)
+            del self.levels[choice.origin]
+
+    def _link(self, rest: tuple[Port, ...], score: float) -> None:
+        """Feed an input by an existing step, unless that makes a circle or is too deep."""
+        levels = step_depths(self.draft, self.problem.target, self.settings.depth)
+        if levels is not None:
+            before, self.levels = self.levels, levels
+            self._visit(rest, score)
+            self.levels = before
+
+    def _worth_trying(self, port: Port) -> list[Choice]:
+        """Return the options without those that α cuts off."""
+        level = self.levels[port.tool] + 1
+        least = self._alpha() * math.exp(-self.settings.kappa * level)
+        worth_trying = []
+        has_producer = False
+        for choice in self.problem.options(port):
+            if choice.kind == "step":
+                # The best producer of an input is never left out, for any score.
+                if has_producer and self._is_cut_off(port, choice, least):
+                    continue
+                has_producer = True
+            worth_trying.append(choice)
+        return worth_trying
+
+    def _is_cut_off(self, port: Port, choice: Choice, least: float) -> bool:
+        if choice.origin in self.levels or self._score(port, choice) >= least:
+            return False
+        return self.problem.helps(choice.origin, port.tool) < 2
+
+    def _score(self, port: Port, choice: Choice) -> float:
+        """Return S(u) of the producer of a choice."""
+        direct = self.problem.direct(choice.origin)
+        to_target = 0.0
+        if port.tool == self.problem.target:
+            to_target = direct
+        level = self.levels[port.tool] + 1
+        return float(self.settings.delta**level * (choice.value + to_target + direct))
+
+    def _alpha(self) -> float:
+        return self.settings.alpha * (1 + self.nodes / self.settings.max_nodes)
+
+    def _beta(self) -> float:
+        return self.settings.beta * (1 - self.nodes / (2 * self.settings.max_nodes))
+
+
 class ValueSource(NamedTuple):
     """The source of an input's value, and the reason."""
 
@@ -163,7 +378,7 @@ def _recorded_source(port: Port, history: History) -> ValueSource | None:
 
 def _is_of_the_client(port: Port) -> bool:
     """Return True for keys, tokens and idempotency keys: operations do not give them, the client has or makes them."""
-    name = canonical(_last_level(port.path))
+    name = canonical(port.level)
     # An interaction's token comes with the interaction.
     if name[-1:] in (("token",), ("secret",)):
         return True
@@ -174,8 +389,7 @@ def _is_of_the_client(port: Port) -> bool:
     return bool(said & {"key", "token", "secret"}) and said <= of_credentials
 
 
-def _last_level(path: str) -> str:
-    return path.replace("[]", "").rsplit(".", 1)[-1]
+# --- sources of values ---
 
 
 class Producers:
@@ -257,6 +471,9 @@ class Producers:
 
 def _most_likely_first(choice: Choice) -> tuple[float, str]:
     return -choice.value, choice.origin
+
+
+# --- the inputs of a search, and their options ---
 
 
 class PlanSearch:
@@ -342,7 +559,7 @@ class PlanSearch:
         """Return how well a known value fits an input; 0: not at all."""
         if known.path in (port.path, port.parameter) and port.tool == self.target:
             return 4
-        own = canonical(_last_level(port.path))
+        own = canonical(port.level)
         # A bare `id` belongs to the target, not to each step on the way to it.
         is_bare = len(own) == 1 and own[0] in LEXICON.generic
         if own == canonical(known.path) and (port.tool == self.target or not is_bare):
@@ -502,3 +719,107 @@ def asks_for_system_value(draft: Assignment) -> bool:
         if choice.kind == "user" and choice.sort == "produced":
             return True
     return False
+
+
+# --- the parts that a search may skip ---
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The parts of a graph that a search may skip.
+
+    Attributes:
+        kept: parameters whose values only the creators of the records know.
+        needs: tool -> the system values that it needs.
+        open: tools that can be called from known values and from users' values.
+    """
+
+    kept: frozenset[Key]
+    needs: Mapping[str, Sequence[WantedValue]]
+    open: frozenset[str]
+
+    def is_circle(self, tool: str, key: Key) -> bool:
+        """Return True for a tool that needs the value that it would give, or that cannot be called."""
+        wanted = self.needs.get(tool, ())
+        # Such a tool would only replace the question to the user by another one.
+        if wanted and tool not in self.open:
+            return True
+        return key in (value.key for value in wanted)
+
+
+class WantedValue(NamedTuple):
+    """A value that only a system knows, and the tools that give it."""
+
+    key: Key
+    givers: tuple[str, ...]
+
+
+def reach_of(problem: PlanSearch) -> Reach:
+    """Return the parts that the search of a problem may skip."""
+    needs = _wanted_values(problem)
+    kept: set[Key] = set()
+    while True:
+        open_tools, available = _forward(needs, kept)
+        circles = _circles(needs, available) - kept
+        # Each round keeps at least one more value, so there are at most as many rounds as values.
+        if not circles:
+            break
+        kept |= circles
+    return Reach(frozenset(kept), needs, frozenset(open_tools))
+
+
+def _wanted_values(problem: PlanSearch) -> dict[str, list[WantedValue]]:
+    """Return tool -> the system values that it needs, for the target and all tools before it."""
+    graph = problem.graph
+    givers: dict[Key, tuple[str, ...]] = {}
+    needs: dict[str, list[WantedValue]] = {}
+    waiting = [problem.target]
+    while waiting:
+        tool = waiting.pop()
+        if tool in needs:
+            continue
+        needs[tool] = []
+        for port in problem.needs(tool):
+            if not problem.is_for_a_system(port):
+                continue
+            key = graph.key_of(port)
+            # Producers of a value are visited once, so circles end.
+            if key not in givers:
+                givers[key] = tuple(giver.origin for giver in problem.producers.of(port))
+                waiting += givers[key]
+            needs[tool].append(WantedValue(key, givers[key]))
+    return needs
+
+
+def _forward(needs: dict[str, list[WantedValue]], kept: Iterable[Key]) -> tuple[set[str], set[Key]]:
+    """Return the callable tools and the obtainable values, starting from the kept values."""
+    tools: set[str] = set()
+    available: set[Key] = set(kept)
+    grows = True
+    while grows:
+        grows = False
+        for tool, wanted in needs.items():
+            for value in wanted:
+                if not tools.isdisjoint(value.givers):
+                    available.add(value.key)
+            if tool not in tools and _keys(wanted) <= available:
+                tools.add(tool)
+                grows = True
+    return tools, available
+
+
+def _circles(needs: dict[str, list[WantedValue]], available: set[Key]) -> set[Key]:
+    """Return the unobtainable values that are given by a tool that lacks only this value."""
+    circles: set[Key] = set()
+    for wanted in needs.values():
+        for value in wanted:
+            if value.key in available:
+                continue
+            for giver in value.givers:
+                if _keys(needs[giver]) - available == {value.key}:
+                    circles.add(value.key)
+    return circles
+
+
+def _keys(wanted: Iterable[WantedValue]) -> set[Key]:
+    return {value.key for value in wanted}

@@ -30,22 +30,25 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
-from langgraph_toolmem.navigator.tool_search.effects import Wanted, effect_of, handling_of, wanted_by
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.text.wording import (
     REQUEST_LIMITS,
+    Wanted,
     Wording,
+    effect_of,
     embedded_text,
+    handling_of,
     is_small_talk,
     kit_name,
     kit_of,
     split_clauses,
+    wanted_by,
 )
 from langgraph_toolmem.text.words import STOP_WORDS, rarity, telling_stems
 
-logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
+logger = logging.getLogger("langgraph_toolmem.navigator.tool_search")
 
 Floats = npt.NDArray[np.float32]
 

@@ -14,22 +14,21 @@ from typing import Any, Literal, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import LinkScores
-from langgraph_toolmem.navigator.dependencies.nodes import ApiNode
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
-from langgraph_toolmem.navigator.plan.problem import (
+from langgraph_toolmem.navigator.dependencies import ApiNode, LinkScores, ToolDependencyGraph
+from langgraph_toolmem.navigator.evidence import History
+from langgraph_toolmem.navigator.plan_search import (
     Assignment,
     Choice,
     PlanSearch,
     PlanSettings,
     Producers,
+    Solution,
+    alpha_beta,
     asks_for_system_value,
     known_ports,
+    reach_of,
     step_depths,
 )
-from langgraph_toolmem.navigator.plan.reach import reach_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.meaning import Port, verb_of
 from langgraph_toolmem.text.words import LEXICON
