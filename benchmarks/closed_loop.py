@@ -30,7 +30,7 @@ from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import choose, least_probability
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.runs.model_input import UNSEEN
+from langgraph_toolmem.runs.run import UNSEEN
 from langgraph_toolmem.testing import ScriptedChatModel
 
 MODES: Final = ("without", "shadow", "prefetch", "context", "act", "writes", "paper")

@@ -28,7 +28,7 @@ from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision, Option
-from langgraph_toolmem.runs.model_input import ModelInput
+from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.step import given_input
 

@@ -16,7 +16,7 @@ from langgraph_toolmem.graph.state import PARALLEL, RunState
 from langgraph_toolmem.inertia.calibrated import LEAST_SHARE, MAX_TOOLS, NEAREST, NEIGHBOURS, next_tools
 from langgraph_toolmem.inertia.context import HARD, next_lookup
 from langgraph_toolmem.inertia.decision import Decision, Option, calls_text
-from langgraph_toolmem.runs.model_input import ModelInput
+from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon
 

@@ -14,8 +14,7 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.sources import read_input
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
 

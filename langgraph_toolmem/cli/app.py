@@ -613,7 +613,7 @@ def check_folder(folder: Path) -> None:
 def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
     """Read the runs of a log file, or of a checkpointer's database; note on stderr what was left out."""
     from langgraph_toolmem.runs.logs import load_runs
-    from langgraph_toolmem.runs.logs.checkpoints import without_password
+    from langgraph_toolmem.runs.logs.files import without_password
 
     log = load_runs(file, lenient=lenient, limit=limit)
     for error in log.skipped[:PROBLEMS_SHOWN]:
@@ -635,7 +635,7 @@ def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
 
 def log_in_plain(file: str, log: RunLog) -> dict[str, Any]:
     """Return the read log, and the parts that were left out of it, for JSON."""
-    from langgraph_toolmem.runs.logs.checkpoints import without_password
+    from langgraph_toolmem.runs.logs.files import without_password
 
     lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
     return {

@@ -20,9 +20,7 @@ from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, SeenInput, read_input
 from langgraph_toolmem.graph.state import Folds, RunState, as_called, latest_turn
-from langgraph_toolmem.runs.messages import entries_of
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn
+from langgraph_toolmem.runs.run import UNSEEN, ExecutedCall, Execution, ModelInput, Run, Turn, entries_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ThreadHistory, last_step
 from langgraph_toolmem.runs.values import readable

@@ -22,7 +22,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.base.text import identity_of
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
+from langgraph_toolmem.runs.run import UNSEEN, ModelInput
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 
 logger = logging.getLogger("langgraph_toolmem.memory")

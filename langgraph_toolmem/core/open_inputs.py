@@ -9,8 +9,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.graph.sources import SeenInput, read_input
 from langgraph_toolmem.graph.state import ALIKE, ToolRecords
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.run import Turn, UserMessage
+from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Turn, UserMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from langgraph_toolmem.base.text import as_text, digest, shortened
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.graph.events import GOOD
-from langgraph_toolmem.runs.messages import Status
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Status, Turn
 from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.text.embedders import clean
 from langgraph_toolmem.turn.structured import reason_of

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.runs.model_input import ModelInput, Primitive
+from langgraph_toolmem.runs.run import ModelInput, Primitive
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon
 from langgraph_toolmem.text.values import (
     MONTHS,

@@ -76,8 +76,7 @@ from langgraph_toolmem.inertia.record import (
     open_turn,
 )
 from langgraph_toolmem.inertia.review import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, Changes, check_of, section_of
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.text.embedders import description_similarity
 from langgraph_toolmem.turn.step import given_input

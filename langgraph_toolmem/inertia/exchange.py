@@ -51,7 +51,7 @@ from langgraph_toolmem.inertia.apart import (
 from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Option, forecast_of
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Branch, count_pause, namespace_of, was_executed
-from langgraph_toolmem.runs.messages import no_usage, text_of
+from langgraph_toolmem.runs.run import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.runs.values import canon_args

@@ -33,7 +33,7 @@ from langgraph_toolmem.inertia.exchange import ContextLookups, marked
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.review import AgentPolicy
-from langgraph_toolmem.runs.messages import no_usage
+from langgraph_toolmem.runs.run import no_usage
 from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.host import config_of, env_mode, warn_once
 from langgraph_toolmem.turn.providers import refusal_of

@@ -15,7 +15,7 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.inertia.policy import VARIED
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.loops import LoopWatch, texts_before
-from langgraph_toolmem.runs.messages import LOOP_NOTE, STOPPED
+from langgraph_toolmem.runs.run import LOOP_NOTE, STOPPED
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.host import is_active, read_key

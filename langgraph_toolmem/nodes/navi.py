@@ -57,7 +57,7 @@ from langgraph_toolmem.navigator.decide.rounds import (
     with_route,
 )
 from langgraph_toolmem.nodes.steps import Recorder, checked
-from langgraph_toolmem.runs.messages import no_usage, text_of
+from langgraph_toolmem.runs.run import no_usage, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive

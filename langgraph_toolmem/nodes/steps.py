@@ -35,8 +35,7 @@ from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
-from langgraph_toolmem.runs.messages import status_of
-from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.run import OWN_TOOLS, status_of
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, as_tool, name_of, read_tools
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.step import Suggest

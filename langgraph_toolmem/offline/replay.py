@@ -21,8 +21,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy, may_write, undeclare
 from langgraph_toolmem.inertia.prefetch import Prefetch, choose, least_probability
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
-from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Run, Turn
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon_args

@@ -23,8 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from langgraph_toolmem.runs.messages import LOOP_NOTE, text_of
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
+from langgraph_toolmem.runs.run import LOOP_NOTE, ExecutedCall, Run, Turn, text_of
 from langgraph_toolmem.runs.values import canon_args, is_unread, readable
 from langgraph_toolmem.text.words import DENYING, words
 

@@ -37,22 +37,10 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, digest, identity_of, looks_unique
-from langgraph_toolmem.runs.messages import (
-    HOW,
-    STOPPED,
-    describe,
-    edited_call,
-    entries_of,
-    media_of,
-    message_of,
-    output_of,
-    status_of,
-    text_of,
-    was_answered_by_a_person,
-    was_refused_by_a_person,
-)
 from langgraph_toolmem.runs.run import (
+    HOW,
     OWN_TOOLS,
+    STOPPED,
     SUMMARY_TOOL,
     Chooser,
     ExecutedCall,
@@ -60,7 +48,17 @@ from langgraph_toolmem.runs.run import (
     Run,
     Turn,
     UserMessage,
+    describe,
+    edited_call,
+    entries_of,
+    media_of,
+    message_of,
     opens,
+    output_of,
+    status_of,
+    text_of,
+    was_answered_by_a_person,
+    was_refused_by_a_person,
 )
 from langgraph_toolmem.runs.values import readable
 

@@ -28,8 +28,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import digest, identity_of
-from langgraph_toolmem.runs.messages import message_of
-from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.run import Run, Turn, message_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory, parse_run
 from langgraph_toolmem.turn.host import is_active, read_key, warn_once
 from langgraph_toolmem.turn.providers import Place, placement_of

@@ -31,8 +31,7 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.costs import Costs
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import NOBODY, Owner, user_digest
-from langgraph_toolmem.runs.messages import text_of
-from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput, Primitive
+from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Primitive, text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ThreadHistory
 from langgraph_toolmem.runs.values import VALUE_LIMITS

@@ -20,7 +20,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.middleware import LoopGuardMiddleware
 from langgraph_toolmem.nodes import LoopGuard
-from langgraph_toolmem.runs.messages import LOOP_NOTE, STOPPED
+from langgraph_toolmem.runs.run import LOOP_NOTE, STOPPED
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

@@ -31,7 +31,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import assembly as middleware
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import at_model
-from langgraph_toolmem.runs.messages import no_usage
+from langgraph_toolmem.runs.run import no_usage
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

@@ -29,7 +29,7 @@ from langgraph_toolmem.inertia.apart import SERVED
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.nodes import Recorder
-from langgraph_toolmem.runs.model_input import ModelInput
+from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

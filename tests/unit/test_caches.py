@@ -15,7 +15,7 @@ from modules import PACKAGE, modules, one_worker
 from langgraph_toolmem.base import caches
 from langgraph_toolmem.base.caches import KeptTexts, cached, forget_texts
 from langgraph_toolmem.graph.cases import replacements
-from langgraph_toolmem.runs.messages import output_of_text
+from langgraph_toolmem.runs.run import output_of_text
 from langgraph_toolmem.text.values import kind_of, read_text, values_in
 from langgraph_toolmem.text.wording import terms_of
 from langgraph_toolmem.text.words import stem

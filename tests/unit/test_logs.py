@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from langgraph_toolmem import InputError, LogError, MissingExtraError
 from langgraph_toolmem.runs.logs import load_runs
-from langgraph_toolmem.runs.logs.checkpoints import without_password
+from langgraph_toolmem.runs.logs.files import without_password
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem.graph.sources import SeenDigests, SeenInput, describe
-from langgraph_toolmem.runs.model_input import ModelInput
+from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.text.values import extents, is_open, read_text, right_of, until
 

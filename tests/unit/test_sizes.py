@@ -16,9 +16,9 @@ from langgraph_toolmem.graph.cases import replacements
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.runs import messages, trajectory
+from langgraph_toolmem.runs import run, trajectory
 from langgraph_toolmem.runs.loops import LoopWatch
-from langgraph_toolmem.runs.messages import MAX_OPEN, output_of_text
+from langgraph_toolmem.runs.run import MAX_OPEN, output_of_text
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import VALUE_LIMITS, is_unread, readable
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
@@ -36,7 +36,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(text))
         return loads(text, **how)
 
-    monkeypatch.setattr(messages.json, "loads", counting)
+    monkeypatch.setattr(run.json, "loads", counting)
     return lengths
 
 

@@ -34,8 +34,7 @@ from langgraph.types import Command
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, looks_unique
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.messages import output_of
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage, output_of
 from langgraph_toolmem.runs.trajectory import ExecutionLog, parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 

@@ -19,7 +19,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.navigator.plan import Chain, Plan, tree
-from langgraph_toolmem.runs.messages import text_of
+from langgraph_toolmem.runs.run import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.hints import is_users
 from langgraph_toolmem.turn.structured import sections

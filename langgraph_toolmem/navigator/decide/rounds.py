@@ -42,7 +42,7 @@ from langgraph_toolmem.navigator.decide.decision import (
     tools_of,
 )
 from langgraph_toolmem.navigator.plan import Chain, Plan, Recombination, same_effects
-from langgraph_toolmem.runs.messages import status_of, text_of
+from langgraph_toolmem.runs.run import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.wording import tool_text
 from langgraph_toolmem.text.words import LexicalIndex

@@ -89,8 +89,7 @@ from langgraph_toolmem.papers.sga_mcts.world import (
     ToolsEnvironment,
     Transition,
 )
-from langgraph_toolmem.runs.messages import Status
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Status, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools, side_effects
 from langgraph_toolmem.runs.values import canon_args
 

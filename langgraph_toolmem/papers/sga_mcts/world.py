@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 from langgraph_toolmem.base.checks import score_of
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
 from langgraph_toolmem.offline.coldstart import awaited
-from langgraph_toolmem.runs.messages import output_of, status_of
+from langgraph_toolmem.runs.run import output_of, status_of
 from langgraph_toolmem.runs.values import canon, canon_args
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 Plain: one run a line (JSONL), an object with `messages` and, if known, `thread_id` (or `run_id`, or `id`), `task`,
 `success`, `user_id` and `times` (seconds since the start, one per message); other keys are ignored. A bare list of
-messages is a run as well. Messages may be in any format of `dialects`. The records of other programs are in `formats`,
-one module each. A part that cannot be read is counted in `RunLog.left_out`, never dropped in silence.
+messages is a run as well. Messages may be in any format of `dialects`. The records of other programs are in `sessions`
+and `traces`. A part that cannot be read is counted in `RunLog.left_out`, never dropped in silence.
 
 Lines that share an id are one run, seen at different moments: the memory learns each turn once. Lines without an id get
 one from their content and line number, so that reading the same file again has no effect. Many records of other
@@ -23,11 +23,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from langgraph_toolmem.base.errors import LogError, MessageError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.runs.logs.chat import message_of_pair
-from langgraph_toolmem.runs.logs.checkpoints import read_threads, uri_of, without_password
-from langgraph_toolmem.runs.logs.dialects import dialect_of, transcribe
-from langgraph_toolmem.runs.logs.files import read_records
-from langgraph_toolmem.runs.logs.formats import describe_unknown, read_runs, recognise
+from langgraph_toolmem.runs.logs.dialects import dialect_of, message_of_pair, transcribe
+from langgraph_toolmem.runs.logs.files import (
+    describe_unknown,
+    read_records,
+    read_runs,
+    read_threads,
+    recognise,
+    uri_of,
+    without_password,
+)
 from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run

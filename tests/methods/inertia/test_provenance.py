@@ -15,7 +15,7 @@ from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.state import RunState, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT
-from langgraph_toolmem.runs.model_input import ModelInput
+from langgraph_toolmem.runs.run import ModelInput
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOL = [reading("list_invoices", "account")]

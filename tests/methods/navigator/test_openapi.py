@@ -27,7 +27,7 @@ from langgraph_toolmem.navigator.openapi import openapi_tools, read_openapi, rea
 from langgraph_toolmem.navigator.openapi.documents import MAX_DEFINITIONS
 from langgraph_toolmem.navigator.openapi.operations import MAX_NAME
 from langgraph_toolmem.navigator.plan import Chain, plan
-from langgraph_toolmem.runs.messages import output_of
+from langgraph_toolmem.runs.run import output_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from tests.methods.navigator.openapi_documents import CHAT, LIBRARY, SHOP
 
