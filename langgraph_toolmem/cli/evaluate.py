@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
-    from langgraph_toolmem.evaluation.arms import Arm
-    from langgraph_toolmem.evaluation.papers import PaperComparison
+    from langgraph_toolmem.evaluation.arms import Arm, PaperComparison
     from langgraph_toolmem.evaluation.tau2.source import Tau2Source
     from langgraph_toolmem.report.savings import TokenPrice
 
@@ -101,9 +100,9 @@ def evaluate(
     same command continues: at most one model call is paid twice.
     """
     from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
-    from langgraph_toolmem.evaluation.papers import comparison_of
-    from langgraph_toolmem.evaluation.tasks import named_function
-    from langgraph_toolmem.evaluation.tau2.rates import Rates, fitted_rates
+    from langgraph_toolmem.evaluation.arms import comparison_of
+    from langgraph_toolmem.evaluation.runner import named_function
+    from langgraph_toolmem.evaluation.tau2.stub import Rates, fitted_rates
     from langgraph_toolmem.runs.logs import load_runs
 
     source: TaskSource
@@ -186,8 +185,8 @@ def run_evaluation(
     """Do the remaining runs; write ``result.json`` and ``result.html`` into the folder, and print the figures."""
     from langgraph_toolmem.base.jsontext import dumps
     from langgraph_toolmem.evaluation import EvalStoppedError, Evaluation
-    from langgraph_toolmem.evaluation.answers import EvalBudget
-    from langgraph_toolmem.evaluation.words import page_of
+    from langgraph_toolmem.evaluation.figures import page_of
+    from langgraph_toolmem.evaluation.journal import EvalBudget
 
     evaluation = Evaluation(source, settings, out, EvalBudget(max_model_calls, max_cost, paid))
     stopped: EvalStoppedError | None = None
@@ -218,7 +217,7 @@ def run_evaluation(
 
 def show_evaluation(result: Result) -> None:
     """Print the figures of an evaluation."""
-    from langgraph_toolmem.evaluation.words import in_words
+    from langgraph_toolmem.evaluation.figures import in_words
 
     for part in in_words(result):
         if isinstance(part, str):

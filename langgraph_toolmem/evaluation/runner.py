@@ -10,28 +10,40 @@ Folder of an evaluation::
 A run works on a copy of its arm's memory. A finished train run leaves the copy as the arm's memory; a test run discards
 it, so trials are independent. With `learn_from_tests` test runs leave theirs too. An interrupted run leaves no memory,
 so it starts again from the same memory, and the kept answers bring it to the same point.
+
+A line of a file of tasks (JSONL) is one task::
+
+    {"id": "refund-1", "split": "test", "messages": ["I want order 7 refunded.", "Yes."], "check": {"says": ["7"]}}
+
+`messages` are the user's, said one after the other. `check` is ``"module:function"``, called with the finished
+`EvalRun`, or a mapping: `says` are texts that an answer must contain, `calls` are tool calls that must be made, each
+``{"name": …, "args": …}``, and `never` are names of tools that must not be called.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeGuard, TypeVar, get_args
 
-from langgraph_toolmem.base.checks import is_count
-from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError, log_failure
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langgraph_toolmem.base.checks import check_fields, is_count, is_share
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.jsontext import dumps, loads
-from langgraph_toolmem.base.text import digest, shortened
-from langgraph_toolmem.evaluation.answers import Answers, EvalBudget, Keeper
+from langgraph_toolmem.base.text import canonical, digest, shortened
 from langgraph_toolmem.evaluation.arms import Arm
-from langgraph_toolmem.evaluation.figures import Comparison, Figures, compared, figures_of, plain
-from langgraph_toolmem.evaluation.journal import Journal, RunRecord
-from langgraph_toolmem.evaluation.run import EvalRun, TaskOutcome, made_by_memory, trace_of
-from langgraph_toolmem.evaluation.tasks import EvalTask
+from langgraph_toolmem.evaluation.figures import Comparison, Figures, Result, compared, figures_of
+from langgraph_toolmem.evaluation.journal import Answers, EvalBudget, Journal, Keeper, RunRecord, with_kept_answers
 from langgraph_toolmem.memory import ToolMemory
 
 logger = logging.getLogger(__name__)
@@ -85,56 +97,6 @@ class EvalSettings:
         names = [arm.name for arm in self.arms]
         if not names or len(set(names)) != len(names):
             raise ConfigurationError(f"`arms` must be arms with different names, got {names!r}.")
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The figures of an evaluation.
-
-    Attributes:
-        source: name of the tasks.
-        agent: name of the agent.
-        figures: of each arm, the first one first.
-        comparisons: of the others with the first.
-        records: of all finished runs.
-        missing: runs that are not done yet.
-        currency: of the cost; None without a price.
-    """
-
-    source: str
-    agent: str
-    figures: list[Figures]
-    comparisons: list[Comparison]
-    records: list[RunRecord]
-    missing: int
-    currency: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result in JSON's types, with the traces of runs with another outcome."""
-        changed: list[dict[str, Any]] = []
-        for comparison in self.comparisons:
-            for task, trial in comparison.changed:
-                traces = self.traces(comparison, task, trial)
-                changed.append({"arm": comparison.arm, "task": task, "trial": trial, "traces": traces})
-        return {
-            "source": self.source,
-            "agent": self.agent,
-            "missing": self.missing,
-            "currency": self.currency,
-            "figures": [plain(figures) for figures in self.figures],
-            "comparisons": [plain(comparison) for comparison in self.comparisons],
-            "changed": changed,
-            "runs": [plain(record) for record in self.records],
-        }
-
-    def traces(self, comparison: Comparison, task: str, trial: int) -> dict[str, list[str]]:
-        """Return the traces of a task and trial in the two arms of a comparison."""
-        traces: dict[str, list[str]] = {}
-        for arm in (comparison.against, comparison.arm):
-            for record in self.records:
-                if (record.arm, record.task, record.trial) == (arm, task, trial):
-                    traces[arm] = record.trace
-        return traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,3 +336,304 @@ class Evaluation:
         shutil.rmtree(target, ignore_errors=True)
         work.rename(target)
         return name
+
+
+Model = TypeVar("Model", bound=BaseChatModel)
+# --- one run, as the agent's factory and the checks see it ---
+
+TRACE_CHARS: Final = 240
+"""Characters of one line of a trace."""
+RECURSION_LIMIT: Final = 200
+"""Limit of graph steps for one user message: an agent in a loop fails its task."""
+
+
+@dataclass(slots=True)
+class EvalRun:
+    """One run: a task, in an arm, for the n-th time.
+
+    A factory builds the agent from it::
+
+        def agent(run):
+            model = run.model(ChatOpenAI(model="gpt-5.1"))
+            return create_agent(model, tools, middleware=run.middleware())
+
+    Attributes:
+        task: the task.
+        arm: the arm.
+        trial: from 0.
+        seed: the same for a task and trial in all arms.
+        thread_id: of the conversation.
+        keeper: counts and keeps the model's answers.
+        memory: None in an arm without the memory.
+        messages: of the thread, after the run.
+        state: the graph's last state.
+        world: for the factory and the check to share, such as a database.
+    """
+
+    task: EvalTask
+    arm: Arm
+    trial: int
+    seed: int
+    thread_id: str
+    keeper: Keeper
+    memory: ToolMemory | None = None
+    messages: list[BaseMessage] = field(default_factory=list)
+    state: Any = None
+    world: Any = None
+
+    def model(self, model: Model) -> Model:
+        """Return a copy of a chat model whose calls are counted, kept for a restart, and limited by the budget."""
+        return with_kept_answers(model, self.keeper)
+
+    def middleware(self, outer: Sequence[Any] = ()) -> list[Any]:
+        """Return the middleware for ``create_agent``: `outer`, and the memory last if the arm has one."""
+        if self.memory is None:
+            return list(outer)
+        from langgraph_toolmem.middleware import tool_memory_middleware
+
+        return tool_memory_middleware(self.memory, outer=outer, **(self.arm.options or {}))
+
+    def with_memory(self, model: Model, tools: Iterable[Any]) -> Model:
+        """Return the model with the memory before it, for any graph; `model` itself in an arm without the memory."""
+        if self.memory is None:
+            return model
+        from langgraph_toolmem.models import with_tool_memory
+
+        options = dict(self.arm.options or {})
+        # The arm "hints" has it, but at a model there is no end of a run.
+        options.pop("reflect", None)
+        if options.pop("tool_search", False):
+            raise ConfigurationError("tool search needs run.middleware(): a wrapped model cannot reveal tools")
+        return with_tool_memory(model, self.memory, tools=tools, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """The result of a run.
+
+    Attributes:
+        score: from 0 to 1; 1 is a success.
+        messages: of the thread.
+        details: the source's own, in JSON.
+    """
+
+    score: float
+    messages: Sequence[BaseMessage] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def play_messages(run: EvalRun, agent: Any, *, asynchronous: bool = False) -> None:
+    """Send the user's messages to a graph, one after the other; fill in `run.messages` and `run.state`."""
+    config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": RECURSION_LIMIT}
+    keeps_thread = bool(getattr(agent, "checkpointer", None))
+    for number, text in enumerate(run.task.messages):
+        # An id of our own: LangGraph would draw another one at each start.
+        said = HumanMessage(text, id=f"{run.thread_id}-{number}")
+        # A graph without a checkpointer gets the whole conversation each time.
+        before = [] if keeps_thread else run.messages
+        state = {"messages": [*before, said]}
+        if asynchronous:
+            run.state = asyncio.run(agent.ainvoke(state, config))
+        else:
+            run.state = agent.invoke(state, config)
+        run.messages = list(run.state["messages"])
+
+
+def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
+    """Return one line for each step of a run: the user's words, calls with their author, results, answers."""
+    lines: list[str] = []
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            lines.append(f"user: {message.text}")
+        elif isinstance(message, ToolMessage):
+            lines.append(f"result: {message.text}")
+        elif isinstance(message, AIMessage):
+            # The traces of two arms are shown side by side: they differ first in the author of a call.
+            who = "memory" if made_by_memory(message) else "model"
+            if message.text:
+                lines.append(f"{who}: {message.text}")
+            for call in message.tool_calls:
+                lines.append(f"{who} calls {call['name']} {canonical(call['args'])}")
+    return [shortened(" ".join(line.split()), TRACE_CHARS) for line in lines]
+
+
+def made_by_memory(message: BaseMessage) -> bool:
+    """Return True for a message of the memory."""
+    return isinstance(message, AIMessage) and "toolmem" in message.additional_kwargs
+
+
+# --- tasks, and files of them ---
+
+Split = Literal["train", "test"]
+TASK_FIELDS: Final = {"id", "split", "messages", "check"}
+CHECKS: Final = {"says", "calls", "never"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvalTask:
+    """One task.
+
+    Attributes:
+        id: unique in the evaluation.
+        split: train tasks come first and teach the memory; test tasks are measured.
+        messages: the user's, in order; sources with a user of their own leave them out.
+        check: see the module.
+        data: the source's own.
+    """
+
+    id: str
+    split: Split = "test"
+    messages: tuple[str, ...] = ()
+    check: str | Mapping[str, Any] | None = None
+    data: Any = field(default=None, compare=False)
+
+
+class TaskFile:
+    """Tasks from a file, for an agent that ``module:factory`` makes.
+
+    Args:
+        path: JSONL, or a JSON list.
+        factory: takes an `EvalRun` and returns a compiled graph, such as `create_agent`'s.
+        asynchronous: call the graph's async methods.
+
+    Raises:
+        InputError: the file cannot be read, or a task is malformed.
+    """
+
+    def __init__(self, path: Path, factory: Callable[[EvalRun], Any], *, asynchronous: bool = False) -> None:
+        self.name, self._factory, self._asynchronous = path.name, factory, asynchronous
+        self._tasks = read_tasks(path)
+
+    def tasks(self) -> Sequence[EvalTask]:
+        """Return the tasks in the order of the file."""
+        return self._tasks
+
+    def identity(self) -> str:
+        """Return a digest of the tasks: an evaluation goes on with the same tasks only."""
+        return digest("tasks", *(repr(task) for task in self._tasks))
+
+    def play(self, run: EvalRun) -> TaskOutcome:
+        """Have the agent do a task, and check the result."""
+        agent = self._factory(run)
+        play_messages(run, agent, asynchronous=self._asynchronous)
+        return TaskOutcome(score_of_run(run), run.messages)
+
+
+def read_tasks(path: Path) -> list[EvalTask]:
+    """Read the tasks of a file. Raises InputError if one is malformed, or two have the same id."""
+    try:
+        # Editors on Windows put a byte order mark in front, which is no JSON.
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    try:
+        items = _items_of(text)
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON or JSONL: {error}") from error
+    tasks: list[EvalTask] = []
+    ids: set[str] = set()
+    splits: set[str] = set()
+    for number, item in enumerate(items, 1):
+        task = _task(item, number)
+        # The id names the task in journal and answers: a second one would count as finished.
+        if task.id in ids:
+            raise InputError(f"two tasks of {path} have the id {task.id!r}")
+        tasks.append(task)
+        ids.add(task.id)
+        splits.add(task.split)
+    if "test" not in splits:
+        raise InputError(f"{path} has no test tasks")
+    return tasks
+
+
+def _items_of(text: str) -> list[Any]:
+    """Return the items of a JSON list, or of JSON lines. Raises ValueError if the text is neither."""
+    if text.lstrip().startswith("["):
+        items: list[Any] = json.loads(text)
+        return items
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _task(item: Any, number: int) -> EvalTask:
+    if not isinstance(item, dict):
+        raise InputError(f"task {number} must be a JSON object, got {type(item).__name__}")
+    try:
+        check_fields(f"task {number}", set(item), TASK_FIELDS)
+        messages, check = item.get("messages"), item.get("check")
+        if isinstance(check, dict):
+            check_fields(f"`check` of task {number}", set(check), CHECKS)
+    except ConfigurationError as error:
+        raise InputError(str(error)) from error
+    if isinstance(messages, str):
+        messages = [messages]
+    if not _are_texts(messages):
+        raise InputError(f"`messages` of task {number} must be the user's texts, got {messages!r:.60}")
+    if not isinstance(check, (str, dict)):
+        raise InputError(f"`check` of task {number} must be 'module:function' or an object, got {check!r:.60}")
+    split = item.get("split", "test")
+    if split not in get_args(Split):
+        raise InputError(f"`split` of task {number} must be 'train' or 'test', got {split!r:.60}")
+    return EvalTask(str(item.get("id", number)), split, tuple(messages), check)
+
+
+def _are_texts(messages: Any) -> TypeGuard[list[str]]:
+    """Return True for a list of at least one text."""
+    if not isinstance(messages, list) or not messages:
+        return False
+    return all(isinstance(message, str) for message in messages)
+
+
+def named_function(reference: str, what: str) -> Callable[..., Any]:
+    """Return the function that ``module:function`` names. Raises ConfigurationError if there is none."""
+    module, _, name = reference.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{what} must be module:function, {reference!r} cannot be imported: {error}"
+        ) from error
+    if not callable(function):
+        raise ConfigurationError(f"{what} must be a function, {reference!r} is a {type(function).__name__}")
+    return function  # type: ignore[no-any-return]
+
+
+def score_of_run(run: EvalRun) -> float:
+    """Return the score, 0 to 1, that a task's check gives to a finished run."""
+    check = run.task.check
+    if check is None:
+        return 1.0
+    if isinstance(check, str):
+        score = named_function(check, "check")(run)
+        if not isinstance(score, bool) and not is_share(score):
+            raise ConfigurationError(f"{check} must return True, False or a score from 0 to 1, got {score!r:.60}")
+        return float(score)
+    return float(_passes(run, check))
+
+
+def _passes(run: EvalRun, check: Mapping[str, Any]) -> bool:
+    """Return True if the answers contain all texts, and the calls are made that must be, and none that must not."""
+    texts: list[str] = []
+    calls: Counter[str] = Counter()
+    tools: set[str] = set()
+    for message in run.messages:
+        if not isinstance(message, AIMessage):
+            continue
+        texts.append(message.text.lower())
+        for call in message.tool_calls:
+            tools.add(call["name"])
+            calls[_call_text(call["name"], call["args"])] += 1
+    said = "\n".join(texts)
+    for text in check.get("says", ()):
+        if text.lower() not in said:
+            return False
+    # A call that is wanted twice must be made twice; more calls than wanted are fine.
+    wanted: Counter[str] = Counter()
+    for call in check.get("calls", ()):
+        wanted[_call_text(call["name"], call.get("args", {}))] += 1
+    if wanted - calls:
+        return False
+    return tools.isdisjoint(check.get("never", ()))
+
+
+def _call_text(name: str, args: Mapping[str, Any]) -> str:
+    return f"{name} {canonical(args)}"

@@ -25,8 +25,8 @@ from langgraph_toolmem.evaluation import (
     figures_of,
     pass_hat_k,
 )
-from langgraph_toolmem.evaluation.answers import EvalBudget, Usage
-from langgraph_toolmem.evaluation.words import page_of
+from langgraph_toolmem.evaluation.figures import page_of
+from langgraph_toolmem.evaluation.journal import EvalBudget, Usage
 from langgraph_toolmem.report.savings import TokenPrice
 
 READS = {"reads": {"find_person", "open_file"}}

@@ -8,7 +8,7 @@ import pytest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import main
 from langgraph_toolmem.evaluation import EvalSettings, Evaluation
-from langgraph_toolmem.evaluation.papers import comparison_of
+from langgraph_toolmem.evaluation.arms import comparison_of
 from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source
 
 

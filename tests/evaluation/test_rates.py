@@ -11,8 +11,8 @@ import pytest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import main
 from langgraph_toolmem.evaluation import EvalSettings, Evaluation, arms_named
-from langgraph_toolmem.evaluation.tau2.rates import Rates, fitted_rates
 from langgraph_toolmem.evaluation.tau2.source import Tau2Source, safety_of
+from langgraph_toolmem.evaluation.tau2.stub import Rates, fitted_rates
 from langgraph_toolmem.runs.logs import load_runs
 
 READS = {"get_order_details"}

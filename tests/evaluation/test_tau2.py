@@ -12,11 +12,9 @@ from langchain_core.messages.tool import tool_call
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import main
 from langgraph_toolmem.evaluation import EvalSettings, Evaluation, RunRecord, arms_named
-from langgraph_toolmem.evaluation.answers import Usage
-from langgraph_toolmem.evaluation.tau2.agent import LookUps
-from langgraph_toolmem.evaluation.tau2.rates import Rates
-from langgraph_toolmem.evaluation.tau2.source import Tau2Source, safety_of
-from langgraph_toolmem.evaluation.tau2.stub import StubModel, StubPlan
+from langgraph_toolmem.evaluation.journal import Usage
+from langgraph_toolmem.evaluation.tau2.source import LookUps, Tau2Source, safety_of
+from langgraph_toolmem.evaluation.tau2.stub import Rates, StubModel, StubPlan
 
 ARMS = ["without", "shadow", "with", "changes", "prefetch", "hints", "tool_search"]
 

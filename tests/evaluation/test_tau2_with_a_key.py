@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from openai_server import OpenAIStubServer
 
 from langgraph_toolmem.cli import main
-from langgraph_toolmem.evaluation.tau2.rates import Rates
-from langgraph_toolmem.evaluation.tau2.stub import StubModel, StubPlan, StubUser
+from langgraph_toolmem.evaluation.tau2.stub import Rates, StubModel, StubPlan, StubUser
 
 
 class SimulatedUser:
