@@ -40,6 +40,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests that share a fixture of a module in one worker: each worker would make it anew."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group"):
+            continue
+        for definitions in item._fixtureinfo.name2fixturedefs.values():  # noqa: SLF001 - there is no public way
+            fixture = definitions[-1]
+            if fixture.scope in ("module", "session") and fixture.baseid.endswith(".py"):
+                item.add_marker(pytest.mark.xdist_group(f"{fixture.baseid} {fixture.argname}"))
+                break
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Thousands of tests and all modules are looked at no more by each garbage collection."""

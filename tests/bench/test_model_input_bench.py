@@ -87,18 +87,25 @@ def share_of_desks(mode: str) -> list[DeskFigures]:
     return [AgentRunner(InputDesk(seed, SHARE), mode).run() for seed in range(12)]
 
 
-@pytest.mark.parametrize("mode", [WRITES, PREFETCH])
+each_mode = pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=pytest.mark.xdist_group(f"desks in mode {mode}")) for mode in (WRITES, PREFETCH)]
+)
+"""Playing the desks in a mode takes 20 seconds: one worker does."""
+
+
+@each_mode
 def test_nothing_is_done_or_prefetched_for_another_identity(mode: str):
     others = {desk.seed: desk.other_identity for desk in share_of_desks(mode)}
     assert set(others.values()) == {0}
 
 
-@pytest.mark.parametrize("mode", [WRITES, PREFETCH])
+@each_mode
 def test_no_change_is_made_unasked_or_left_out(mode: str):
     changed = {desk.seed: (desk.unasked, desk.missing) for desk in share_of_desks(mode)}
     assert set(changed.values()) == {(0, 0)}
 
 
+@pytest.mark.xdist_group(f"desks in mode {WRITES}")
 def test_look_ups_are_right():
     desks = share_of_desks(WRITES)
     assert sum(desk.wrong_looks for desk in desks) == 0
