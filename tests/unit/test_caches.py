@@ -30,6 +30,7 @@ NO_TEXTS = {
     "inertia/step.py": "names of settings that a program wrote",
     "models/wrapped.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",
+    "stores/chroma.py": "Chroma's settings",
     "stores/database.py": "factors of a checksum",
     "stores/vectors.py": "names of parts of a collection",
     "text/values.py": "sets of kinds",
