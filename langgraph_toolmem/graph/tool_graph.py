@@ -408,7 +408,11 @@ class ToolGraph(_Parts):
     # --- tables registered by methods ---
 
     def register(self, kind: type[T]) -> T:
-        """Return the table of a kind: the registered one, otherwise a new one with the data kept for it."""
+        """Return the table of a kind: the registered one, otherwise a new one with the data kept for it.
+
+        Raises:
+            ValueError: a table of another kind has the same name.
+        """
         known = self._tables.get(kind.name)
         if isinstance(known, kind):
             return known

@@ -97,6 +97,9 @@ class Inertia(Method):
     Args:
         policy: the policy whose record is kept; nodes may use another one.
         seed: of the draw of audits.
+
+    Raises:
+        ConfigurationError: `policy` is not an InertiaPolicy.
     """
 
     name: ClassVar[str] = "inertia"

@@ -529,8 +529,19 @@ class Filler:
 
         UNDECIDED if its extent in the request is open, or if it comes from a place that does not count yet.
         """
-        graph, tool = self._graph, self._spec.name
-        slot = slot_key(tool, parameter)
+        offers = self._offers(parameter, schema, is_required)
+        if not offers:
+            return None
+        best = max(offers, key=lambda offer: offer.rank)
+        # "New" or "New York": if two extents compete and the record does not prefer one, the model is asked.
+        if best.value is not ABSENT and not self._is_decided(parameter, best, offers):
+            return UNDECIDED
+        probability, _, source = best.rank
+        return Filled(best.value, probability, source)
+
+    def _offers(self, parameter: str, schema: Any, is_required: bool) -> Collection[_Offer]:
+        """Return the values that a parameter may have, each with the records of its sources."""
+        graph, slot = self._graph, slot_key(self._spec.name, parameter)
         overall = graph.sources.row(slot)
         here = graph.sources.row(f"{slot}\x1e{self._state.symbols[-1]}")
         by_text, by_source = _Support(), _Support()
@@ -551,14 +562,7 @@ class Filler:
             offer = offers.setdefault(text, _Offer(value))
             offer.usable = offer.usable or usable
             offer.backing.append((moved, descriptor))
-        if not offers:
-            return None
-        best = max(offers.values(), key=lambda offer: offer.rank)
-        # "New" or "New York": if two extents compete and the record does not prefer one, the model is asked.
-        if best.value is not ABSENT and not self._is_decided(parameter, best, offers.values()):
-            return UNDECIDED
-        probability, _, source = best.rank
-        return Filled(best.value, probability, source)
+        return offers.values()
 
     def _is_decided(self, parameter: str, best: _Offer, offers: Iterable[_Offer]) -> bool:
         if not best.usable:

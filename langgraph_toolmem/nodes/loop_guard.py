@@ -50,6 +50,7 @@ class LoopGuard(MemoryNode):
 
     Raises:
         ConfigurationError: an argument is invalid.
+        LoopError: in a run, the agent loops, and `exit_behavior` is "error".
     """
 
     def __init__(

@@ -75,6 +75,9 @@ class Recorder(MemoryNode):
 
         recorder = Recorder(memory)
         ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
+
+    Raises:
+        ConfigurationError: `memory` is not a ToolMemory.
     """
 
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
@@ -224,6 +227,9 @@ class ReflectionWriter(StepNode):
         memory: the memory.
         verdict: returns the run's score from the state. If it is None, returns None or raises, the run is kept without
             a score. In an async graph it is called in a thread.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     def __init__(
@@ -256,6 +262,9 @@ class MemoryRecall(StepNode):
     Args:
         memory: the memory.
         policy: limits the runs that are shown. Defaults to the memory's own.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     def __init__(
@@ -276,6 +285,9 @@ class PreferenceGuide(StepNode):
     Args:
         memory: the memory.
         keep: names of tools that are never removed.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     def __init__(self, memory: ToolMemory, *, keep: Iterable[str] = (), messages_key: str = "messages") -> None:
@@ -315,6 +327,9 @@ class SITSummary(StepNode):
         memory: the memory.
         policy: how states are compared. Defaults to the memory's own.
         summary_tool: If True, an agent gets the summary tool.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     def __init__(
@@ -345,6 +360,9 @@ class SGAPlanner(StepNode):
         memory: the memory.
         settings: the number of shown steps, and the planning model (none by default).
         tools: the agent's tools. Defaults to the tools that the memory knows.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     def __init__(
@@ -382,6 +400,9 @@ class ToolRetriever(StepNode):
         tools: the agent's tools, LangChain tools or functions. In an agent, defaults to the tools of each model call.
         search: options of the search (`ToolSearch`).
         always: more names of tools that are always offered.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     step: RevealTools
@@ -482,6 +503,9 @@ class InertiaShortcut(StepNode):
         system: the system prompt that the model's node adds: a text, or a function of the state and the runtime that
             returns it. If None, the prompt is unknown, and the node uses no value of the prompt or of the run's
             context. ``""`` means that the model gets no system prompt.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the memory has no such method.
     """
 
     step: Shortcut

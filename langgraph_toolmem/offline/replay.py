@@ -51,12 +51,12 @@ class InertiaTest:
     Attributes:
         runs: number of runs, also those without a tool call.
         calls: number of tool calls.
-        bits: online code length in bits per call, knowing 0, 1 and 2 previous tools.
+        bits_by_order: online code length in bits per call, knowing 0, 1 and 2 previous tools.
     """
 
     runs: int
     calls: int
-    bits: tuple[float, float, float]
+    bits_by_order: tuple[float, float, float]
 
     @property
     def best_order(self) -> int:
@@ -64,7 +64,7 @@ class InertiaTest:
         best = 0
         for order in (1, 2):
             # In total bits, not per call: a large gain on a few calls may be random.
-            if (self.bits[best] - self.bits[order]) * self.calls > SURE_BITS:
+            if (self.bits_by_order[best] - self.bits_by_order[order]) * self.calls > SURE_BITS:
                 best = order
         return best
 
@@ -73,7 +73,7 @@ class InertiaTest:
         """Bits per call saved by the better of one and two previous tools; without a positive value they do not predict
         the next tool.
         """
-        return self.bits[0] - min(self.bits[1:])
+        return self.bits_by_order[0] - min(self.bits_by_order[1:])
 
     @property
     def has_inertia(self) -> bool:
@@ -88,7 +88,7 @@ class InertiaTest:
         calls = count(self.calls, "tool call")
         if self.gain <= 0:
             return f"No inertia: over {calls}, knowing the previous tools did not help to guess the next one."
-        share = f"{self.gain:.2f} of the {self.bits[0]:.2f} bits ({self.gain / self.bits[0]:.0%})"
+        share = f"{self.gain:.2f} of the {self.bits_by_order[0]:.2f} bits ({self.gain / self.bits_by_order[0]:.0%})"
         if not self.has_inertia:
             return (
                 f"Too little to tell: the previous tools tell {share} that name the next one, which over {calls} may "
@@ -100,13 +100,15 @@ class InertiaTest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values, with the result as a sentence."""
-        plain = asdict(self)
-        plain["bits"] = list(self.bits)
-        plain["gain"] = self.gain
-        plain["best_order"] = self.best_order
-        plain["has_inertia"] = self.has_inertia
-        plain["verdict"] = self.verdict
-        return plain
+        return {
+            "runs": self.runs,
+            "calls": self.calls,
+            "bits": list(self.bits_by_order),
+            "gain": self.gain,
+            "best_order": self.best_order,
+            "has_inertia": self.has_inertia,
+            "verdict": self.verdict,
+        }
 
 
 class InertiaMeter:

@@ -447,7 +447,11 @@ class MemoryNode(Runnable[Any, Any]):
         raise NotImplementedError
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
-        """Return the model call that comes after this node."""
+        """Return the model call that comes after this node.
+
+        Raises:
+            ConfigurationError: the state has no messages under `messages_key`.
+        """
         messages = read_key(state, self.messages_key)
         if messages is None:
             raise ConfigurationError(

@@ -212,12 +212,12 @@ def test_code_length_by_hand():
     # Order 0 codes a (certain: something new), a (½: a again), b (¼: n = 2, one tool seen, escape 1/4).
     result = measured([["a", "a", "b"]])
 
-    assert result.bits[0] * 3 == pytest.approx(0 + 1 + 2)
+    assert result.bits_by_order[0] * 3 == pytest.approx(0 + 1 + 2)
     # Order 1: (start) and (a) are new contexts for the first two calls, so order 0 codes them; then after a
     # came a once: P(b) = 0 + 1/2 · P_0(b) = 1/8.
-    assert result.bits[1] * 3 == pytest.approx(0 + 1 + 3)
+    assert result.bits_by_order[1] * 3 == pytest.approx(0 + 1 + 3)
     # Order 2: (start, a) and (a, a) are new contexts too.
-    assert result.bits[2] * 3 == pytest.approx(0 + 1 + 3)
+    assert result.bits_by_order[2] * 3 == pytest.approx(0 + 1 + 3)
 
 
 def test_a_gain_that_may_be_chance_is_not_called_inertia():
@@ -233,7 +233,7 @@ def test_a_gain_that_may_be_chance_is_not_called_inertia():
 def test_all_is_finite_and_fit_for_json(sequences):
     result = measured(sequences)
 
-    assert all(math.isfinite(bits) and bits >= 0 for bits in result.bits)
+    assert all(math.isfinite(bits) and bits >= 0 for bits in result.bits_by_order)
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["verdict"] == result.verdict
 
 
@@ -244,7 +244,7 @@ def test_the_code_is_a_probability_distribution(sequences, prefix):
 
     def bits(*last: str) -> list[float]:
         result = measured([*sequences, [*prefix, *last]])
-        return [length * result.calls for length in result.bits]
+        return [length * result.calls for length in result.bits_by_order]
 
     before = bits()
     seen = {tool for run in [*sequences, prefix] for tool in run}
