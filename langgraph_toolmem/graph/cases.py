@@ -539,7 +539,7 @@ def _called_at(case: PastCase, position: int, call: CaseCall) -> str:
     return parallel(tools)
 
 
-# --- carrying values over -------------------------------------------------------------------------------
+# --- carrying values over ---
 
 
 @cached(mebibytes=4)

@@ -413,6 +413,9 @@ def answered(response: Any, messages: list[Any]) -> Any:
     return replace(response, result=messages)
 
 
+# --- the host's own middleware before the memory ---
+
+
 _AROUND_TOOLS: Final = ("wrap_tool_call", "awrap_tool_call")
 _AFTER_MODEL: Final = ("after_model", "aafter_model")
 _BEFORE_MODEL: Final = ("before_model", "abefore_model", "wrap_model_call", "awrap_model_call")
