@@ -313,10 +313,7 @@ class _SourceJudge:
 
 
 def _from_output(descriptors: Sequence[str]) -> bool:
-    for descriptor in descriptors:
-        if descriptor.startswith(("o|", "l|", "od|")):
-            return True
-    return False
+    return any(descriptor.startswith(("o|", "l|", "od|")) for descriptor in descriptors)
 
 
 def varying(steps: Sequence[ExecutedCall]) -> str:

@@ -125,10 +125,7 @@ class Provenance:
             return True
         if isinstance(value, list):
             items = _part_of_schema(schema, "items")
-            for part in value:
-                if not self.shows(part, items):
-                    return False
-            return True
+            return all(self.shows(part, items) for part in value)
         if isinstance(value, dict):
             return self._shows_object(value, schema)
         text = canon(value)

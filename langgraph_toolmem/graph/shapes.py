@@ -243,10 +243,7 @@ class Whatever(CellShape):
 
     def fit(self, values: Collection[Any]) -> bool:
         """See `CellShape`."""
-        for value in values:
-            if not isinstance(value, self.kind):
-                return False
-        return True
+        return all(isinstance(value, self.kind) for value in values)
 
 
 WHOLE: Final = Scalar(frozenset({int, bool}))

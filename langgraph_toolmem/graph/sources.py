@@ -272,10 +272,7 @@ def _near_dates(text: str, state: RunState) -> list[str]:
 
 def _plain(*names: str) -> bool:
     """Return True if names can be parts of a descriptor."""
-    for name in names:
-        if "|" in name:
-            return False
-    return True
+    return "|" not in "".join(names)
 
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
