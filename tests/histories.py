@@ -152,7 +152,7 @@ class Learner:
         state.seen = read_input(seen)
         catalogue = self.inertia.core.catalogue
         tools = {"specs": catalogue.recorded(specs), "names": catalogue.records(specs)}
-        return self.inertia.decide(state, policy=self.policy, **tools)[0]
+        return self.inertia.decide(self.inertia.situation_of(state, policy=self.policy, **tools))
 
 
 def atoms_of(run: Run, specs: Mapping[str, ToolSpec], **how: Any) -> list[Atom]:

@@ -192,8 +192,8 @@ class Inertia(Method):
             state = core.state_of(run)
             state.seen = read_input(model_input)
             specs, names = core.catalogue.recorded(), core.catalogue.records()
-            decision, _ = self.decide(state, policy=policy or self.policy, specs=specs, names=names)
-            return of_tools(decision, names)
+            situation = self.situation_of(state, policy=policy or self.policy, specs=specs, names=names)
+            return of_tools(self.decide(situation), names)
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
 
@@ -246,7 +246,7 @@ class Inertia(Method):
             state.seen = read_input(model_input)
             specs, names = core.catalogue.recorded(tools), core.catalogue.records(tools)
             core.lifecycle.asked.note(run.next_key, names)
-            decision, _ = self.decide(state, policy=chosen, specs=specs, names=names)
+            decision = self.decide(self.situation_of(state, policy=chosen, specs=specs, names=names))
             by_context = _is_for_context(decision, lookups)
             if forbidden is not None:
                 decision = decision.held(forbidden)
@@ -304,8 +304,8 @@ class Inertia(Method):
             state = RunState.of(run, names.read)
             state.seen = read_input(model_input)
             specs = self.core.catalogue.recorded(tools)
-            decision, _ = self.decide(state, policy=policy, specs=specs, names=names)
-            return of_tools(decision, names)
+            situation = self.situation_of(state, policy=policy, specs=specs, names=names)
+            return of_tools(self.decide(situation), names)
 
     def holds_out(self, messages: Sequence[Any], lookup: Option, settings: PrefetchedContext, owner: Owner) -> bool:
         """Return True if a look-up before a model turn is held out, drawn at random like audits, and record it then."""
@@ -337,7 +337,7 @@ class Inertia(Method):
         with self.core.lock:
             return turn in self.evidence.open_turns
 
-    def decide(
+    def situation_of(
         self,
         state: RunState,
         *,
@@ -345,8 +345,8 @@ class Inertia(Method):
         specs: Mapping[str, ToolSpec],
         names: ToolRecords,
         chosen_by: Sequence[str] | None = None,
-    ) -> tuple[Decision, Sequence[Neighbour]]:
-        """Return the decision before one model turn, and the nearest past requests. The caller must hold the lock.
+    ) -> Situation:
+        """Return a model turn with all evidence about it. The caller must hold the lock.
 
         Args:
             state: the run.
@@ -359,9 +359,10 @@ class Inertia(Method):
         graph, policy = self.core.graph, with_records(policy, names)
         if chosen_by is None:
             chosen_by = [step.chosen_by for step in state.steps]
-        published = policy.published_rule()
-        neighbours = graph.cases.near(state, k=NEIGHBOURS) if published is None else ()
-        situation = Situation(
+        neighbours: Sequence[Neighbour] = ()
+        if policy.published_rule() is None:
+            neighbours = graph.cases.near(state, k=NEIGHBOURS)
+        return Situation(
             graph=graph,
             state=state,
             neighbours=neighbours,
@@ -375,8 +376,11 @@ class Inertia(Method):
             chosen_by=chosen_by,
             similarity=self.similarity,
         )
-        rule = published or self._calibrated.decide
-        return rule(situation), neighbours
+
+    def decide(self, situation: Situation) -> Decision:
+        """Return the decision before one model turn. The caller must hold the lock."""
+        rule = situation.policy.published_rule() or self._calibrated.decide
+        return rule(situation)
 
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
         """Log once per set of tools which tools the developer's declarations cover, and which are undeclared."""
@@ -487,14 +491,15 @@ class Inertia(Method):
         return PredictionOutcome(record, judged, would_act=decision.would_act, acts=decision.acts)
 
     def _decide_again(self, learned: LearnedTurn) -> Decision:
-        decision, learned.neighbours = self.decide(
+        situation = self.situation_of(
             learned.state,
             policy=self._policy_of(learned),
             specs=learned.specs,
             names=self.core.catalogue.records(),
             chosen_by=self._chosen_by(learned),
         )
-        return decision
+        learned.neighbours = situation.neighbours
+        return self.decide(situation)
 
     def _credit(self, learned: LearnedTurn, judged: Sequence[JudgedCall], *, would_act: int) -> Record:
         return credit_judged(

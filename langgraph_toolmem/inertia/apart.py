@@ -88,7 +88,7 @@ class AgentTools:
     ) -> None:
         self._settings, self._interceptors, self._logger = settings, interceptors, logger
         # The offered tools are kept with the result: an id is unique only while the tool exists.
-        self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
+        self._known: dict[Any, _QualifiedTools] = {}
 
     def available(
         self, call: Call, core: Core, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
@@ -121,8 +121,8 @@ class AgentTools:
             most_sets = 64
             if len(self._known) >= most_sets:
                 self._known.clear()
-            self._known[key] = offered, self._qualify(offered, specs, policy)
-        return self._known[key][1]
+            self._known[key] = _QualifiedTools(offered, self._qualify(offered, specs, policy))
+        return self._known[key].by_name
 
     def _qualify(
         self, offered: Iterable[BaseTool], specs: Mapping[str, ToolSpec], policy: InertiaPolicy
@@ -141,6 +141,13 @@ class AgentTools:
         elif others:
             warn_once(f"{'context' if before_model else 'prefetch'} has nothing to do. %s", others)
         return may
+
+
+class _QualifiedTools(NamedTuple):
+    """The offered tools of model calls, and those that may run apart."""
+
+    offered: list[BaseTool]
+    by_name: Mapping[str, BaseTool]
 
 
 def qualified(

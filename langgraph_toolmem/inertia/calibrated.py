@@ -472,19 +472,26 @@ def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour
 # --- arguments ---
 
 
+class Backing(NamedTuple):
+    """A source that gives a value, and its record; the best record is the largest."""
+
+    probability: float
+    source: str
+
+
 @dataclass(slots=True)
 class _Offer:
-    """A value that an argument may have, and the sources that give it, each with its record."""
+    """A value that an argument may have, and the sources that give it."""
 
     value: Any
     usable: bool = False
-    backing: list[tuple[float, str]] = field(default_factory=list)
+    backing: list[Backing] = field(default_factory=list)
 
     @property
     def rank(self) -> tuple[float, int, str]:
         """The best record counts, then the number of sources."""
-        probability, source = max(self.backing)
-        return probability, len(self.backing), source
+        strongest = max(self.backing)
+        return strongest.probability, len(self.backing), strongest.source
 
 
 class Filler:
@@ -536,8 +543,8 @@ class Filler:
         # "New" or "New York": if two extents compete and the record does not prefer one, the model is asked.
         if best.value is not ABSENT and not self._is_decided(parameter, best, offers):
             return UNDECIDED
-        probability, _, source = best.rank
-        return Filled(best.value, probability, source)
+        strongest = max(best.backing)
+        return Filled(best.value, strongest.probability, strongest.source)
 
     def _offers(self, parameter: str, schema: Any, is_required: bool) -> Collection[_Offer]:
         """Return the values that a parameter may have, each with the records of its sources."""
@@ -561,7 +568,7 @@ class Filler:
             moved = by_source.moved(weight, descriptor) if "|" in descriptor else by_text.moved(weight, text)
             offer = offers.setdefault(text, _Offer(value))
             offer.usable = offer.usable or usable
-            offer.backing.append((moved, descriptor))
+            offer.backing.append(Backing(moved, descriptor))
         return offers.values()
 
     def _is_decided(self, parameter: str, best: _Offer, offers: Iterable[_Offer]) -> bool:
@@ -570,10 +577,10 @@ class Filler:
         others = {}
         for offer in offers:
             if offer is not best:
-                for _, descriptor in offer.backing:
-                    others[descriptor] = canon(offer.value)
-        backing = [descriptor for _, descriptor in best.backing]
-        return not self._provenance.is_contested(self._spec.name, parameter, best.value, backing, others)
+                for backing in offer.backing:
+                    others[backing.source] = canon(offer.value)
+        own = [backing.source for backing in best.backing]
+        return not self._provenance.is_contested(self._spec.name, parameter, best.value, own, others)
 
     def _offered(self, parameter: str, schema: Any, descriptors: Iterable[str]) -> Iterator[tuple[str, Any, bool]]:
         """Yield the values of a parameter: the source, the value, and False for one that counts only later.
@@ -602,6 +609,7 @@ def _fill_each(here: CallEvidence, group: str, spec: ToolSpec) -> tuple[str, Fil
     most_at_once = 8  # calls of one turn that are made without the model
     sources, symbol = here.situation.graph.sources, here.situation.state.symbols[-1]
     best: tuple[str, Filled] | None = None
+    highest = -1.0
     for parameter, schema in spec.properties.items():
         slot = slot_key(group, parameter)
         at_this_point = sources.row(f"{slot}\x1e{symbol}")
@@ -612,8 +620,8 @@ def _fill_each(here: CallEvidence, group: str, spec: ToolSpec) -> tuple[str, Fil
             # One invalid value drops the whole list: the user did not ask for half of the orders.
             values = [fit(value, schema) for value in offered]
             weight = _precision(cell, at_this_point.get(descriptor))
-            if ABSENT not in values and (best is None or weight > best[1].probability):
-                best = parameter, Filled(values, weight, descriptor)
+            if ABSENT not in values and weight > highest:
+                best, highest = (parameter, Filled(values, weight, descriptor)), weight
     return best
 
 
