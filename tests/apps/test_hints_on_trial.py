@@ -74,12 +74,17 @@ def requests_with_the_hint(memory: ToolMemory, option: str) -> int:
     feature = "recall" if option == "critique" else option
     middleware = tool_memory_middleware(memory, shortcut=False, reflect=True, **{feature: True})
     goes_wrong = option in ("preferences", "critique")
+
+    def agent_of(script: Any) -> tuple[Any, ScriptedChatModel]:
+        model = ScriptedChatModel(script=script)
+        return create_agent(model, [find_customer, list_orders, old_search], middleware=middleware), model
+
+    learner, player = agent_of(searches_in_the_old_register if goes_wrong else looks_up), agent_of(looks_up)
     shown = 0
     for number in range(LEARNED + PLAYED):
         learns = number < LEARNED
-        script = searches_in_the_old_register if goes_wrong and learns else looks_up
-        model = ScriptedChatModel(script=script)
-        agent: Any = create_agent(model, [find_customer, list_orders, old_search], middleware=middleware)
+        agent, model = learner if learns else player
+        model.calls.clear()
         feed = {"messages": [("user", f"Please list the orders of P{number}")]}
         agent.invoke(feed, {"configurable": {"thread_id": str(number), "user_id": "ann"}})
         if learns:
