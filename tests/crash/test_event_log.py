@@ -316,6 +316,20 @@ def test_pages_that_changed_places_cost_themselves_alone(tmp_path: Path) -> None
         assert any("events " in problem and "cannot be read" in problem for problem in log.problems)
 
 
+def test_rows_that_are_gone_are_named_by_their_numbers(tmp_path: Path) -> None:
+    with store(tmp_path) as log:
+        add(log, *range(12))
+    with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as elsewhere:
+        elsewhere.execute("DELETE FROM events WHERE seq IN (3, 4, 5, 9)")
+    (tmp_path / SNAPSHOT).unlink(missing_ok=True)
+    found, problems = reopened(tmp_path)
+    assert found == 8
+    assert problems == [f"events of {NAME} are missing: number 3 to 5, 9 to 9"]
+    with store(tmp_path) as log:
+        add(log, "later")
+    assert reopened(tmp_path)[0] == 9
+
+
 def test_a_kill_while_rows_are_salvaged_leaves_a_file_that_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
