@@ -272,7 +272,11 @@ def check_user_ids(log: RunLog) -> None:
 
 
 def learn_log(memory: ToolMemory, log: RunLog, *, show: bool) -> dict[str, int]:
-    """Learn the runs of a log, BATCH at a time; return the number of items that each method keeps."""
+    """Learn the runs of a log, BATCH at a time; return the number of items that each method keeps.
+
+    Raises:
+        StorageError: a batch could not be kept; the batches before it are.
+    """
     pieces = {"entries": 0, "atoms": 0}
     with progress("learning", len(log.runs), show=show) as update:
         for start in range(0, len(log.runs), BATCH):
@@ -506,7 +510,11 @@ def forget(
 
 
 def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
-    """Read tool schemas: a list of tools, an object with `tools`, or an OpenAPI document (JSON or YAML)."""
+    """Read tool schemas: a list of tools, an object with `tools`, or an OpenAPI document (JSON or YAML).
+
+    Raises:
+        InputError: the file cannot be read, or has another form.
+    """
     if path is None:
         return None
     from langgraph_toolmem.navigator.openapi import read_openapi
@@ -531,7 +539,12 @@ def _is_openapi(value: Any) -> bool:
 
 
 def read_policy(text: str) -> InertiaPolicy:
-    """Return the policy that `--policy` names."""
+    """Return the policy that `--policy` names.
+
+    Raises:
+        ConfigurationError: it is no policy, or a setting is invalid.
+        InputError: the file cannot be read.
+    """
     from langgraph_toolmem.inertia.policy import InertiaPolicy
 
     if text == "calibrated":
@@ -547,7 +560,11 @@ def read_policy(text: str) -> InertiaPolicy:
 
 
 def own_methods() -> list[type[Method]]:
-    """Return the methods that the environment names, so that their rows are learned, reported and forgotten."""
+    """Return the methods that the environment names, so that their rows are learned, reported and forgotten.
+
+    Raises:
+        ConfigurationError: a method cannot be imported, or is none.
+    """
     from langgraph_toolmem.core.method import Method
 
     kinds = []
@@ -611,7 +628,12 @@ def check_folder(folder: Path) -> None:
 
 
 def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
-    """Read the runs of a log file, or of a checkpointer's database; note on stderr what was left out."""
+    """Read the runs of a log file, or of a checkpointer's database; note on stderr what was left out.
+
+    Raises:
+        InputError: the source cannot be read, or has no runs.
+        LogError: a line is malformed, and `lenient` is False.
+    """
     from langgraph_toolmem.runs.logs import load_runs
     from langgraph_toolmem.runs.logs.files import without_password
 

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def read_price(text: str | None, currency: str) -> TokenPrice | None:
-    """Return the price that `--price IN:OUT[:CACHED]` names."""
+    """Return the price that `--price IN:OUT[:CACHED]` names.
+
+    Raises:
+        ConfigurationError: the text is no price.
+    """
     from langgraph_toolmem.report.savings import TokenPrice
 
     if text is None:

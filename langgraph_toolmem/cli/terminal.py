@@ -29,7 +29,11 @@ def answer_json(value: Any) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file that the user named."""
+    """Write a file that the user named.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -394,7 +394,11 @@ class EvalRun:
         return tool_memory_middleware(self.memory, outer=outer, **(self.arm.options or {}))
 
     def with_memory(self, model: Model, tools: Iterable[Any]) -> Model:
-        """Return the model with the memory before it, for any graph; `model` itself in an arm without the memory."""
+        """Return the model with the memory before it, for any graph; `model` itself in an arm without the memory.
+
+        Raises:
+            ConfigurationError: the arm has tool search.
+        """
         if self.memory is None:
             return model
         from langgraph_toolmem.models import with_tool_memory
@@ -598,7 +602,11 @@ def named_function(reference: str, what: str) -> Callable[..., Any]:
 
 
 def score_of_run(run: EvalRun) -> float:
-    """Return the score, 0 to 1, that a task's check gives to a finished run."""
+    """Return the score, 0 to 1, that a task's check gives to a finished run.
+
+    Raises:
+        ConfigurationError: the check cannot be imported, or returns no score.
+    """
     check = run.task.check
     if check is None:
         return 1.0

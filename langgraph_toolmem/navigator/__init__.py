@@ -495,7 +495,13 @@ class CurrentSearch:
         user_id: str | None = None,
         request: str = "",
     ) -> list[ToolHit]:
-        """Search; see `Navigator.search`. Where the query is a model's, `request` has the user's words."""
+        """Search; see `Navigator.search`. Where the query is a model's, `request` has the user's words.
+
+        Raises:
+            ConfigurationError: the target is no known tool.
+            NamespaceError: the namespace needs a user, and there is none.
+            EmbedderChangedError: stored vectors were made by another embedder.
+        """
         searcher, precedents = self.current(), self.precedents(user_id)
         exclude = {*exclude, *self._evidence.left_out()}
         if target is not None:

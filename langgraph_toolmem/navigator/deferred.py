@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
@@ -30,6 +29,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.checks import checks_options, is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.catalogue import without_own
@@ -56,6 +56,7 @@ from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
+    from langgraph_toolmem.navigator.plan import Chain
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
@@ -134,19 +135,26 @@ def find_tools(
     targets = targets_of(hits)[:3]
     if targets:
         plan = navigator.plan(f"{request} {query}", target=targets, available=names, k=1)
-        for chain in plan.chains:
-            new = [step for step in chain.steps if step.tool not in chosen]
-            # The first chain is taken completely: a part of it could not be called.
-            if chosen and len(chosen) + len(new) > k:
-                continue
-            for step in reversed(new):
-                chosen[step.tool] = ""
-                if step.gives:
-                    gift = step.gives[0]
-                    chosen[step.tool] = f"gives {gift.output or 'its result'} to {gift.tool}"
+        chosen = _tools_of_chains(plan.chains, k)
     for hit in hits:
         if len(chosen) < k:
             chosen.setdefault(hit.name, "")
+    return chosen
+
+
+def _tools_of_chains(chains: Iterable[Chain], k: int) -> dict[str, str]:
+    """Return the tools of whole chains with their outputs, at most k; more only if the first chain is longer."""
+    chosen: dict[str, str] = {}
+    for chain in chains:
+        new = [step for step in chain.steps if step.tool not in chosen]
+        # The first chain is taken completely: a part of it could not be called.
+        if chosen and len(chosen) + len(new) > k:
+            continue
+        for step in reversed(new):
+            chosen[step.tool] = ""
+            if step.gives:
+                gift = step.gives[0]
+                chosen[step.tool] = f"gives {gift.output or 'its result'} to {gift.tool}"
     return chosen
 
 
@@ -237,7 +245,7 @@ class DeferredTools:
         self.tools: list[BaseTool] = [self.search_tool, self.call_tool]
         # Tokens of tools, by the numbers of all tools and of those offered: schemas are counted once an agent.
         self._costs: dict[tuple[int, int], _ToolTokens] = {}
-        self._requested: OrderedDict[str, list[Any]] = OrderedDict()
+        self._requested: dict[str, list[Any]] = {}
 
     def names(self, tools: Iterable[Any]) -> list[str]:
         """Return the tools that are found by search; empty if there are too few."""
@@ -287,10 +295,10 @@ class DeferredTools:
         return Offer([*always, _search_form()], loaded(messages, later), way)
 
     def _keep_requested(self, thread_id: str, tools: Iterable[Any]) -> None:
+        # At the end, so that the first thread is the least recently used.
+        self._requested.pop(thread_id, None)
         self._requested[thread_id] = list(tools)
-        self._requested.move_to_end(thread_id)
-        if len(self._requested) > self.MAX_THREADS:
-            self._requested.popitem(last=False)
+        drop_oldest(self._requested, self.MAX_THREADS)
 
     def searchable(self, built: Iterable[Any], thread_id: str | None) -> list[Any]:
         """Return the tools that a search in a thread looks through, given those of the tool node.

@@ -203,28 +203,37 @@ class ToolDependencyGraph:
         """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order."""
         links: dict[tuple[str, str], Link] = {}
         most = MAX_PRODUCERS
-        for link in self._routes.links_into(port, self.left_out):
-            if self._routes.may_feed(link, port):
+        for link in self._allowed(self._routes.links_into(port, self.left_out), port):
+            links[link.producer, link.output] = link
+            # If a path names the producer, words add little.
+            if link.fit == 1.0:
+                most = NEXT_TO_A_ROUTE
+        for link in self._allowed(self._structural(port, self.cluster_of(port), most), port):
+            before = links.get((link.producer, link.output))
+            if before is None or before.fit < link.fit:
                 links[link.producer, link.output] = link
-                # If a path names the producer, words add little.
-                if link.fit == 1.0:
-                    most = NEXT_TO_A_ROUTE
-        for link in self._structural(port, self.cluster_of(port), most):
-            if self._routes.may_feed(link, port):
-                before = links.get((link.producer, link.output))
-                if before is None or before.fit < link.fit:
-                    links[link.producer, link.output] = link
         # Names may have more words than the collection of the id (`ancestor_folder_id`): docs/figures.md, plans over
         # public APIs.
         if not links and port.meaning.words & LEXICON.identifiers:
             for link in self._by_rest_of_name(port):
                 links[link.producer, link.output] = link
         if history is not None:
-            for flow in history.flows_into(port.tool, port.parameter):
-                if flow.source in self.apis and flow.source not in self.left_out:
-                    seen = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
-                    links.setdefault((flow.source, flow.path), seen)
+            for link in self._seen(port, history):
+                links.setdefault((link.producer, link.output), link)
         return list(links.values())
+
+    def _allowed(self, links: Iterable[Link], port: Port) -> list[Link]:
+        allowed: list[Link] = []
+        for link in links:
+            if self._routes.may_feed(link, port):
+                allowed.append(link)
+        return allowed
+
+    def _seen(self, port: Port, history: History) -> Iterator[Link]:
+        """Yield links of flows that runs showed."""
+        for flow in history.flows_into(port.tool, port.parameter):
+            if flow.source in self.apis and flow.source not in self.left_out:
+                yield Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
 
     def _structural(self, port: Port, cluster: Cluster, most: int) -> Iterator[Link]:
         """Yield links from the outputs of a cluster to an input, of at most so many tools."""
@@ -274,12 +283,7 @@ class ToolDependencyGraph:
             cluster = self.clusters.get((frozenset((*rest, *ids)), port.meaning.shape))
             if cluster is not None:
                 links += self._structural(port, cluster, NEXT_TO_A_ROUTE)
-            allowed: list[Link] = []
-            for link in links:
-                if self._routes.may_feed(link, port):
-                    allowed.append(link)
-            if not allowed:
-                allowed = list(self._routes.parts_of_parents(port, rest))
+            allowed = self._allowed(links, port) or list(self._routes.parts_of_parents(port, rest))
             if allowed:
                 return allowed
         return []
@@ -496,9 +500,7 @@ class RouteIndex:
         slot = consumer.slots.get(port.path)
         if slot is not None:
             return _may_fill_slot(link, port, producer, consumer, slot)
-        if not consumer.writes_content:
-            return True
-        return _may_be_content(port, producer, consumer)
+        return not consumer.writes_content or _may_be_content(port, producer, consumer)
 
     # --- names ---
 
@@ -648,9 +650,9 @@ def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
     return bool(things) and not things & set(collection)
 
 
-def _is_own_id(output: str | None) -> bool:
+def _is_own_id(output: str) -> bool:
     """Return True for the id of an element itself (``entries[].id``), not of its parts (``[].user.id``)."""
-    place, _, level = (output or "").rpartition(".")
+    place, _, level = output.rpartition(".")
     return place.endswith("[]") and _is_identifier(level)
 
 
@@ -688,9 +690,7 @@ def _types_agree(output: Port, wanted: Port) -> bool:
     """Return True if a value may become another one; a text may be a number, and a value without a type may be
     anything.
     """
-    if output.meaning.shape != wanted.meaning.shape:
-        return not (output.leaf.types and wanted.leaf.types)
-    return True
+    return output.meaning.shape == wanted.meaning.shape or not (output.leaf.types and wanted.leaf.types)
 
 
 # --- nodes ---

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
 
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph import shapes
@@ -415,8 +416,7 @@ class NavigatorSources:
         if key in self._looked_at:
             return False
         self._looked_at[key] = None
-        if len(self._looked_at) > most:
-            del self._looked_at[next(iter(self._looked_at))]
+        drop_oldest(self._looked_at, most)
         return True
 
     def _is_worth_reading(self, tool: str) -> bool:

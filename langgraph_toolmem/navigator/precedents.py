@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.core.method import PastRun, PastRuns
 from langgraph_toolmem.navigator.tool_search import Floats, ToolHit, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.wording import REQUEST_LIMITS, kit_name, kit_of
@@ -228,19 +229,28 @@ def _company(target: str, fit: Mapping[str, float], precedents: Precedents) -> d
     return company
 
 
+class _FollowedRuns(NamedTuple):
+    """Past runs, the version up to which they were read, and what was read."""
+
+    runs: PastRuns
+    version: int
+    precedents: Precedents
+
+
 class PrecedentCache:
     """The precedents of each user scope, in step with its past runs. Not safe for threads: the owner holds a lock."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, ...], tuple[PastRuns, int, Precedents]] = {}
+        self._kept: dict[tuple[str, ...], _FollowedRuns] = {}
 
     def of(self, scope: tuple[str, ...], runs: PastRuns) -> Precedents:
         """Return the precedents of a scope (its namespace)."""
-        followed, version, precedents = self._kept.pop(scope, (runs, 0, Precedents()))
+        followed = self._kept.pop(scope, None)
         # Runs that were read again since have other versions.
-        if followed != runs:
-            version, precedents = 0, Precedents()
-        new = runs.changes(version, MAX_PRECEDENTS)
+        if followed is None or followed.runs != runs:
+            followed = _FollowedRuns(runs, 0, Precedents())
+        precedents = followed.precedents
+        new = runs.changes(followed.version, MAX_PRECEDENTS)
         if new.whole:
             precedents = Precedents()
         precedents.remove(new.gone)
@@ -252,9 +262,8 @@ class PrecedentCache:
             precedents.add(called, run.request, key=run.id)
         precedents.keep_latest(MAX_PRECEDENTS)
         # Put at the end, so that the first scope is the least recently used.
-        self._kept[scope] = runs, new.version, precedents
-        if len(self._kept) > MAX_SCOPES:
-            del self._kept[next(iter(self._kept))]
+        self._kept[scope] = _FollowedRuns(runs, new.version, precedents)
+        drop_oldest(self._kept, MAX_SCOPES)
         return precedents
 
 

@@ -18,8 +18,16 @@ from langgraph_toolmem.base.errors import ConfigurationError  # noqa: E402
 from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
 from langgraph_toolmem.navigator.dependencies import LINK_TABLE, ToolDependencyGraph  # noqa: E402
 from langgraph_toolmem.navigator.evidence import History  # noqa: E402
-from langgraph_toolmem.papers.naviagent.model import API, BEFORE, RelationalAttention, segment_softmax  # noqa: E402
-from langgraph_toolmem.papers.naviagent.train import Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
+from langgraph_toolmem.papers.naviagent.train import (  # noqa: E402  # noqa: E402
+    API,
+    BEFORE,
+    RelationalAttention,
+    Trainer,
+    adaptive_margin,
+    device_of,
+    segment_softmax,
+    share_of_first,
+)
 from langgraph_toolmem.runs.tools import ToolSpec  # noqa: E402
 from langgraph_toolmem.text.embedders import resolve_embedder  # noqa: E402
 

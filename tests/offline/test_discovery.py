@@ -40,8 +40,7 @@ from langgraph_toolmem.papers.sga_mcts import (
     Transition,
 )
 from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
-from langgraph_toolmem.papers.sga_mcts.search import Edge, Search, StoppedError, select
-from langgraph_toolmem.papers.sga_mcts.world import Cursor
+from langgraph_toolmem.papers.sga_mcts.search import Cursor, Edge, Search, StoppedError, select
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import ScriptedChatModel
 

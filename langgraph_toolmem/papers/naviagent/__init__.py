@@ -2,8 +2,7 @@
 
 ``annealing``  the heuristic search of section 4; by default chains come from the exact alpha-beta search
 ``evolution``  pruning and weights of section 5; by default the graph only grows, and weights are all-time counts
-``model``      the graph model of section 3, in torch
-``train``      its training on what a memory has seen (`train_links`, extra ``hgt``)
+``train``      the graph model of section 3, in torch, and its training on a memory (`train_links`, extra ``hgt``)
 ``learned``    the table of scores that training leaves, read without torch; without one, structure and counts weigh
 
 The decider (section 1, `nodes.navi`) and the graph (section 2, `navigator.dependencies`) are part of the default.

@@ -11,7 +11,7 @@
         with ToolMemory("memory") as memory:
             print(discovery.run(memory=memory))
 
-**The tools are really executed.** `world` is the environment, `search` the tree search, `model` the policy that asks a
+**The tools are really executed.** `search` has the tree search and the environment, `model` the policy that asks a
 chat model.
 
 Source: SGA-MCTS (arXiv 2604.14712), its offline part: nodes are states ⟨history, what is known, sub-goal⟩, edges are
@@ -73,17 +73,15 @@ from langgraph_toolmem.offline.coldstart import (
 from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
 from langgraph_toolmem.papers.sga_mcts.search import (
     ActionProposal,
+    Cursor,
+    Environment,
+    EnvironmentCall,
     Goal,
     Policy,
     Search,
     SearchSettings,
     State,
     StoppedError,
-)
-from langgraph_toolmem.papers.sga_mcts.world import (
-    Cursor,
-    Environment,
-    EnvironmentCall,
     Task,
     ToolObservation,
     ToolsEnvironment,

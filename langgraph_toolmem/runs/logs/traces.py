@@ -100,11 +100,7 @@ def _by_thread(observations: Iterable[ObservedSpan]) -> dict[str, list[ObservedS
 
 
 def _snapshots(thread: str, steps: Sequence[ObservedSpan]) -> list[TranscriptSnapshot]:
-    facts: Fields = {"thread_id": thread}
-    for step in steps:
-        for key, value in step.facts.items():
-            if value is not None and value != "":
-                facts[key] = value
+    facts = _joined_facts(thread, steps)
     snapshots = []
     has_messages = has_calls = has_tools = False
     for step in steps:
@@ -117,6 +113,16 @@ def _snapshots(thread: str, steps: Sequence[ObservedSpan]) -> list[TranscriptSna
     if not has_messages or (has_tools and not has_calls):
         return [TranscriptSnapshot(steps[0].line, facts, _tools_alone(steps))]
     return snapshots
+
+
+def _joined_facts(thread: str, steps: Iterable[ObservedSpan]) -> Fields:
+    """Return what the steps of a thread say of it; a later step counts before an earlier one."""
+    facts: Fields = {"thread_id": thread}
+    for step in steps:
+        for key, value in step.facts.items():
+            if value is not None and value != "":
+                facts[key] = value
+    return facts
 
 
 class _Executed:
