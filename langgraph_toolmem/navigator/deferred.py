@@ -553,11 +553,8 @@ class SearchTools(BaseTool):
         if tools:
             specs = deferred.specs(tools)
             navigator.core.catalogue.adopt(specs)
-        # Tools of earlier searches are still available: finding them again would be useless.
         before = revealed_in(messages)
-        hidden = set(before)
-        if state is not None:
-            hidden.update(left_out_now(state, messages_key=self.messages_key))
+        hidden = self._hidden(state, before)
         names = [name for name in (deferred.names(tools) or specs) if name not in hidden]
         reasons = find_tools(navigator, query, names, deferred.options.k, request=_request(messages), user_id=user)
         annotate({"toolmem.node": SEARCH_TOOL, "toolmem.found": len(reasons)})
@@ -571,6 +568,14 @@ class SearchTools(BaseTool):
         if before:
             lines.append(f"Found before: {', '.join(before)}.")
         return "\n".join(lines) or "No tool fits these words. Try other words.", {"revealed": list(reasons)}
+
+    def _hidden(self, state: Any, before: Iterable[str]) -> set[str]:
+        """Return the tools that a search does not find, given those of earlier searches."""
+        # Tools of earlier searches are still available: finding them again would be useless.
+        hidden = set(before)
+        if state is not None:
+            hidden.update(left_out_now(state, messages_key=self.messages_key))
+        return hidden
 
 
 def _request(messages: Iterable[Any]) -> str:

@@ -103,13 +103,6 @@ def decided(
             notes.append(f"This was searched for before, with nothing new: {_short(part.query)}")
         elif part.action == "retrieve" and part.query not in pending["queries"]:
             pending["queries"].append(part.query)
-    if pending["calls"] or pending["questions"]:
-        idle = 0
-    # A search counts by its result; see `observed`.
-    elif pending["queries"]:
-        idle = record["idle"]
-    else:
-        idle = record["idle"] + 1
     waiting = []
     for part in later:
         line = f"[{part.rank}] {_short(part.intent)}: {part.action} {part.api}"
@@ -120,11 +113,21 @@ def decided(
     return {
         **record,
         "decisions": record["decisions"] + 1,
-        "idle": idle,
+        "idle": _idle_after(record, pending),
         "waiting": waiting,
         "history": [*earlier, made],
         "pending": pending,
     }
+
+
+def _idle_after(record: NaviRecord, pending: Pending) -> int:
+    """Return the number of decisions in a row without a new call, question or tool."""
+    if pending["calls"] or pending["questions"]:
+        return 0
+    # A search counts by its result; see `observed`.
+    if pending["queries"]:
+        return record["idle"]
+    return record["idle"] + 1
 
 
 def _add_call(
