@@ -34,8 +34,14 @@ from langgraph_toolmem.core.method import LearnedTurn, Method, PastRuns, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.navigator.dependencies import LINK_TABLE
-from langgraph_toolmem.navigator.evidence import MOST_DAYS, History, NavigatorEvidence, NavigatorSources, Outputs
+from langgraph_toolmem.navigator.evidence import (
+    LINK_TABLE,
+    MOST_DAYS,
+    History,
+    NavigatorEvidence,
+    NavigatorSources,
+    Outputs,
+)
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 

@@ -850,8 +850,6 @@ def _producer_prior(spec: ToolSpec) -> float:
 
 PRIOR: Final = 2.0
 """Number of uses that structure, or a learned probability, counts for."""
-LINK_TABLE: Final = "links.json"
-"""File in the memory's folder with the trained scores (`papers.naviagent.learned`)."""
 COLD: Final = 0.6
 """Weight of a perfect fit without any record."""
 

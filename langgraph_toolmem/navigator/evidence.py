@@ -43,6 +43,8 @@ MAX_LINKS: Final = 64
 MAX_PATHS: Final = 96
 """Limit of kept paths of one tool's outputs."""
 HOURS: Final = 24
+LINK_TABLE: Final = "links.json"
+"""File in the memory's folder with the trained scores (`papers.naviagent.learned`)."""
 
 Outputs = dict[str, dict[str, list[str]]]
 """Tool -> path of its results -> JSON types."""

@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch", reason='torch is not installed; type: pip i
 from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError  # noqa: E402
 from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
-from langgraph_toolmem.navigator.dependencies import LINK_TABLE, ToolDependencyGraph  # noqa: E402
-from langgraph_toolmem.navigator.evidence import History  # noqa: E402
-from langgraph_toolmem.papers.naviagent.train import (  # noqa: E402  # noqa: E402
+from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph  # noqa: E402
+from langgraph_toolmem.navigator.evidence import LINK_TABLE, History  # noqa: E402
+from langgraph_toolmem.papers.naviagent.train import (  # noqa: E402
     API,
     BEFORE,
     RelationalAttention,

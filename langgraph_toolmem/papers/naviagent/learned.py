@@ -23,7 +23,8 @@ from typing import Any
 from langgraph_toolmem.base.errors import StorageError, log_failure
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.navigator.dependencies import LINK_TABLE, LinkScores
+from langgraph_toolmem.navigator.dependencies import LinkScores
+from langgraph_toolmem.navigator.evidence import LINK_TABLE
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.snapshot import replace_file
 

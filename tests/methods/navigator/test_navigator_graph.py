@@ -13,8 +13,8 @@ from test_navigator_meaning import anything
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.navigator.dependencies import LINK_TABLE, MAX_PRODUCERS, Link, ToolDependencyGraph, weight_of
-from langgraph_toolmem.navigator.evidence import History, ToolCalls, plain_path
+from langgraph_toolmem.navigator.dependencies import MAX_PRODUCERS, Link, ToolDependencyGraph, weight_of
+from langgraph_toolmem.navigator.evidence import LINK_TABLE, History, ToolCalls, plain_path
 from langgraph_toolmem.navigator.plan import plan
 from langgraph_toolmem.navigator.plan_search import Producers
 from langgraph_toolmem.papers.naviagent.learned import LinkTable, digest_of
