@@ -33,8 +33,7 @@ if typing.TYPE_CHECKING:
         ToolMemoryError,
     )
     from langgraph_toolmem.entries import Entries, RecallPolicy
-    from langgraph_toolmem.entries.critique import Critique
-    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.entry import Critique, Entry
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.context import PrefetchedContext
@@ -49,8 +48,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.navigator.plan import Plan
     from langgraph_toolmem.navigator.tool_search import ToolHit
     from langgraph_toolmem.papers.autotool import PaperPolicy
-    from langgraph_toolmem.report.report import Report
-    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 
@@ -58,7 +56,7 @@ _HOMES = {
     "AtomHit": "atoms.retrieve",
     "Atoms": "atoms",
     "Bound": "inertia.policy",
-    "Critique": "entries.critique",
+    "Critique": "entries.entry",
     "Decision": "inertia.decision",
     "Entries": "entries",
     "Entry": "entries.entry",
@@ -78,7 +76,7 @@ _HOMES = {
     "SIT": "sit",
     "SITPolicy": "sit.suggest",
     "Suggestion": "sit.suggest",
-    "TokenPrice": "report.savings",
+    "TokenPrice": "report.report",
     "ToolHit": "navigator.tool_search",
     "ToolMemory": "memory",
     "default_methods": "memory",

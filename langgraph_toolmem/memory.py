@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langgraph_toolmem.base.checks import with_known_options
-from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.threads import async_variant
+from langgraph_toolmem.base.threads import SharedByCopies, async_variant
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
-from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import JOB_LIMITS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
-from langgraph_toolmem.core.users import NO_USERS, Owner
+from langgraph_toolmem.core.users import NO_USERS, Forgetting, Owner, seconds_of
 from langgraph_toolmem.graph.view import GraphView, view_of
-from langgraph_toolmem.report.report import Report, compare, make_report
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_report
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fallback, Fsync

@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.entry import Critique, Entry
 
 REQUEST = "Send a mail to {} about the meeting"
 HEAD = "Past runs with similar requests"

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import canonical, digest
+from langgraph_toolmem.base.text import canonical, digest, dumps
 from langgraph_toolmem.text.embedders import clean
 
 

@@ -31,8 +31,9 @@ from langgraph_toolmem.atoms.retrieve import (
     to_goal,
 )
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import put_latest
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.jsontext import dumps
+from langgraph_toolmem.base.text import dumps
 from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
@@ -353,11 +354,7 @@ class AtomSearch:
                 cosine = row.similarity
             near.append(NearAtom(atom, to_goal(goal, atom, cosine)))
         with self._lock:
-            # Removed first: the goals that were looked up last come last, and are dropped last.
-            self._kept.pop(key, None)
-            self._kept[key] = NearGoal(version, near)
-            if len(self._kept) > self.most_goals:
-                del self._kept[next(iter(self._kept))]
+            put_latest(self._kept, key, NearGoal(version, near), self.most_goals)
         return near
 
     def forget(self) -> None:
@@ -517,7 +514,11 @@ class AtomKeeping:
         return dumps(plain)
 
     def take_words(self, job: Job) -> None:
-        """Replace the other atoms by the worded ones."""
+        """Replace the other atoms by the worded ones.
+
+        Raises:
+            NotYetError: the run has no atoms yet.
+        """
         said = json.loads(job.answer or "[]")
         worded: dict[str, Atom] = {}
         for step, plain in zip(_steps_of(job), said, strict=False):

@@ -21,8 +21,8 @@ from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom
 from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, StepSituation
 from langgraph_toolmem.atoms.retrieve import AtomQuestion
 from langgraph_toolmem.atoms.slots import SLOT, Known, type_named
+from langgraph_toolmem.base.checks import resolve_model
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.atoms.atoms import leaves_of
-from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.base.caches import cached, drop_oldest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -251,8 +251,7 @@ class Known:
         values[key] = value
         if len(values) > self.max_per_slot:
             self._drop(label, next(iter(values)))
-        if len(self._slots) > self.max_slots:
-            del self._slots[next(iter(self._slots))]
+        drop_oldest(self._slots, self.max_slots)
 
     def _hide(self, key: str, value: Any) -> None:
         """Never keep a value again, and drop it from the types that had it."""

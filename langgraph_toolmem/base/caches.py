@@ -16,6 +16,8 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Cached(Protocol[P, R]):
@@ -153,6 +155,13 @@ class KeptTexts:
             if drop is not None:
                 drop()
         forget_texts()
+
+
+def put_latest(kept: dict[K, V], key: K, value: V, most: int) -> None:
+    """Put an entry after all others of a dict, and delete the oldest one of more than `most`."""
+    kept.pop(key, None)
+    kept[key] = value
+    drop_oldest(kept, most)
 
 
 def drop_oldest(kept: dict[Any, Any], most: int) -> None:

@@ -1,15 +1,20 @@
-"""Checks of settings, shared by the policies."""
+"""Checks of settings, shared by the policies, and chat models by name."""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
 
 P = TypeVar("P")
 Arguments = ParamSpec("Arguments")
@@ -178,3 +183,27 @@ def constants_given(given: Any) -> frozenset[str]:
                 f'ToolMemory(constants=...) names {name!r}. Write the tool and the parameter: "search.limit".'
             )
     return frozenset(names)
+
+
+def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> BaseChatModel:
+    """Return the chat model of ``"provider:model"``; errors show `name`, the argument or option, and `others`.
+
+    Raises:
+        ConfigurationError: the text is no such name, or the provider refuses it.
+        MissingExtraError: a package is missing.
+    """
+    if not re.fullmatch(r"[\w-]+:\S.*", text):
+        raise ConfigurationError(f"{name} {text!r} is none of: {', '.join([*others, 'provider:model'])}")
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise MissingExtraError(f"{name} {text}", "agents") from error
+    try:
+        return init_chat_model(text)
+    except ImportError as error:
+        if text.startswith("openai:"):
+            raise MissingExtraError(f"{name} {text}", "openai") from error
+        raise ConfigurationError(f"{name} {text}: {error}") from error
+    except Exception as error:
+        # an unknown provider, no key in the environment: each client has errors of its own
+        raise ConfigurationError(f"{name} {text}: {error}") from error

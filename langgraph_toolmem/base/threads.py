@@ -1,4 +1,4 @@
-"""Threads: locks that a fork frees, background work that the exit awaits, waits of one step, and async variants.
+"""Threads: locks that a fork frees, work that the exit awaits, waits of one step, async variants; and copies.
 
 A forked process has one thread. A lock that another thread held at the fork would never be released there, so all
 locks of a memory are made here.
@@ -7,6 +7,9 @@ CPython ends a daemon thread when it asks for the interpreter's lock after the t
 from Rust code, as Chroma's does, crashes with SIGSEGV there. So `start` makes the package's threads, `native` marks
 code that must not be interrupted, and one ``atexit`` function stops and awaits both: after a normal end, an uncaught
 exception and ``sys.exit``. A signal without a handler and ``os._exit`` end a process without a teardown.
+
+Copies of an agent use the same memory (`SharedByCopies`): a memory owns a folder and background work, which cannot be
+copied.
 """
 
 from __future__ import annotations
@@ -23,10 +26,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import update_wrapper
 from operator import methodcaller
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
 from langgraph_toolmem.base.errors import StorageError, log_failure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 logger = logging.getLogger("langgraph_toolmem.exits")
 
@@ -191,3 +198,13 @@ def async_variant(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
     run.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
     run.__doc__ = f"Async variant of `{name}`: the same arguments, result and errors, in a worker thread."
     return run
+
+
+class SharedByCopies:
+    """A class whose objects are not copied: a shallow or deep copy of their container shares them."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self

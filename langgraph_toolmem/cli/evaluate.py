@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
     from langgraph_toolmem.evaluation.arms import Arm, PaperComparison
     from langgraph_toolmem.evaluation.tau2.source import Tau2Source
-    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.report.report import TokenPrice
 
 TAU2: Final = "tau2"
 
@@ -183,7 +183,7 @@ def run_evaluation(
     as_json: bool,
 ) -> None:
     """Do the remaining runs; write ``result.json`` and ``result.html`` into the folder, and print the figures."""
-    from langgraph_toolmem.base.jsontext import dumps
+    from langgraph_toolmem.base.text import dumps
     from langgraph_toolmem.evaluation import EvalStoppedError, Evaluation
     from langgraph_toolmem.evaluation.figures import page_of
     from langgraph_toolmem.evaluation.journal import EvalBudget

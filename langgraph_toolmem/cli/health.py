@@ -145,10 +145,10 @@ def examine(folder: Path | None) -> dict[str, Any]:
 
 def _tables() -> Iterator[type[Table]]:
     """Yield the tables of the core and of the package's methods."""
-    from langgraph_toolmem.core.episodes import Episodes, HoldoutTable
-    from langgraph_toolmem.core.forgetting import Ages
     from langgraph_toolmem.core.ledger import LedgerTable
-    from langgraph_toolmem.core.trials import TrialTable
+    from langgraph_toolmem.core.lifecycle import Episodes
+    from langgraph_toolmem.core.trials import HoldoutTable, TrialTable
+    from langgraph_toolmem.core.users import Ages
     from langgraph_toolmem.memory import default_methods
 
     yield from (LedgerTable, Episodes, TrialTable, HoldoutTable, Ages)

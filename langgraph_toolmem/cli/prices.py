@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from langgraph_toolmem.base.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.report.report import TokenPrice
 
 
 def read_price(text: str | None, currency: str) -> TokenPrice | None:
@@ -16,7 +16,7 @@ def read_price(text: str | None, currency: str) -> TokenPrice | None:
     Raises:
         ConfigurationError: the text is no price.
     """
-    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.report.report import TokenPrice
 
     if text is None:
         return None

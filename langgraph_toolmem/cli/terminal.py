@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.base.text import dumps, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,34 +1,34 @@
 """The core: it reads messages and keeps evidence, rows, jobs, users and tools, independent of the methods.
 
-`Evidence` is the graph with its lock, its log and its users; `Core` adds everything else.
+`Core` has everything that methods share. It is an `Evidence`: the graph with its lock, its log and its users. `Costs`
+are the time that model calls take, and the processor time that the memory adds to a run.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
 from langgraph_toolmem.base.checks import constants_given, fields_given
-from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import SharedByCopies
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
-from langgraph_toolmem.core.costs import CPU_BEHIND, Costs
-from langgraph_toolmem.core.episodes import Episodes, Holdout
-from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.jobs import Job, Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
-from langgraph_toolmem.core.lifecycle import Lifecycle
+from langgraph_toolmem.core.lifecycle import Episodes, Lifecycle
 from langgraph_toolmem.core.method import Method, PastRuns, Section
 from langgraph_toolmem.core.open_calls import OpenCall, OpenCalls
 from langgraph_toolmem.core.rows import RowKind, Rows
-from langgraph_toolmem.core.trials import HintTrials, TrialTable
-from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
+from langgraph_toolmem.core.trials import HintTrials, Holdout, TrialTable
+from langgraph_toolmem.core.users import Ages, User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.tool_graph import Table
@@ -44,6 +44,7 @@ from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import BaseStore
+
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -121,10 +122,20 @@ class Evidence(SharedByCopies):
         log_failure(logger, level, what, error=error)
 
     def refuse_if_closed(self) -> None:
+        """Check that the memory is open.
+
+        Raises:
+            StorageError: it was closed.
+        """
         if self.closed:
             raise StorageError("The memory is closed. Make a new one to go on.")
 
     def refuse_if_read_only(self) -> None:
+        """Check that the memory may write.
+
+        Raises:
+            StorageError: it only reads.
+        """
         if self.read_only:
             raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
 
@@ -198,6 +209,14 @@ def no_past_runs(_: User) -> PastRuns | None:
     return None
 
 
+class Ending(NamedTuple):
+    """Similar past requests with the same calls: those that ended here, all of them, and the share by similarity."""
+
+    ended: int
+    past: int
+    share: float
+
+
 class Core(Evidence):
     """The pieces of a memory; see `ToolMemory` for the arguments.
 
@@ -265,23 +284,8 @@ class Core(Evidence):
             self.log_and_continue(what, keep_namespace, self.folder, users.namespace)
         self.vectors = self._open_vectors(embedder, chroma)
         self.costs = Costs(self._write_costs)
-        self.jobs = Jobs(
-            self.folder,
-            now=now,
-            working=self._count_background_work,
-            read_only=read_only,
-            remote=self.vectors.chroma.remote,
-            may_work=self.vectors.chroma.may_write,
-            take_over=self.vectors.chroma.take_over,
-            serves=self.vectors.chroma.is_writing,
-            problems=self.store.problems,  # they share a file
-        )
+        self.jobs = self._open_jobs()
         self.texts = KeptTexts()
-        self.texts.register(self.vectors.forget_rows)
-        # One process writes to Chroma's files; the others leave it jobs.
-        if isinstance(self.vectors, IndexedVectors) and not read_only:
-            self.jobs.handle(INDEX, self._catch_up)
-            self.jobs.handle(FORGET_ROWS, self._forget_rows)
         if store is not None:
             self.shared_log = SharedLog(
                 store, self.graph_namespace, self.store, now=now, forgotten=self._leave_forgetting
@@ -296,11 +300,6 @@ class Core(Evidence):
         # Two caches of states: a model call may see more turns than are learned.
         self._states = Folds()
         learned = Folds()
-        for forget in (self.executions.forget, self._states.forget, learned.forget):
-            self.texts.register(forget)
-        # Other processes forget too: then events record it, or are missing.
-        self.episodes.at_forgetting.append(self.texts.forget)
-        self.store.at_reload.append(self.texts.forget)
         self.ledger = Ledger(self)
         self.past_runs: Callable[[User], PastRuns | None] = no_past_runs
         self.catalogue = Catalogue(
@@ -312,9 +311,42 @@ class Core(Evidence):
         )
         self.lifecycle = Lifecycle(self, learned)
         self.open_calls = OpenCalls(self._learn_answer)
-        self.texts.register(self.open_calls.forget)
+        self._register_texts(learned)
         if self.folder is not None or store is not None:
             threads.at_fork(self)
+
+    def _open_jobs(self) -> Jobs:
+        chroma = self.vectors.chroma
+        jobs = Jobs(
+            self.folder,
+            now=self.now,
+            working=self._count_background_work,
+            read_only=self.read_only,
+            remote=chroma.remote,
+            may_work=chroma.may_write,
+            take_over=chroma.take_over,
+            serves=chroma.is_writing,
+            problems=self.store.problems,  # they share a file
+        )
+        # One process writes to Chroma's files; the others leave it jobs.
+        if isinstance(self.vectors, IndexedVectors) and not self.read_only:
+            jobs.handle(INDEX, self._catch_up)
+            jobs.handle(FORGET_ROWS, self._forget_rows)
+        return jobs
+
+    def _register_texts(self, learned: Folds) -> None:
+        """Have the texts in RAM dropped when a user is forgotten, in this process or in another one."""
+        for forget in (
+            self.vectors.forget_rows,
+            self.executions.forget,
+            self._states.forget,
+            learned.forget,
+            self.open_calls.forget,
+        ):
+            self.texts.register(forget)
+        # Other processes forget too: then events record it, or are missing.
+        self.episodes.at_forgetting.append(self.texts.forget)
+        self.store.at_reload.append(self.texts.forget)
 
     def _open_vectors(self, embedder: Embedder, chroma: Any | None) -> VectorStore:
         if chroma is not None:
@@ -400,6 +432,27 @@ class Core(Evidence):
             return self.lifecycle.asked.names(event, names).read(event)
 
         return self._states.of(run, read)
+
+    def ending(self, state: RunState) -> Ending | None:
+        """Return how many similar past requests ended after the same calls; None unless the work seems done."""
+        if not state.since_user or state.since_user[-1].status != "ok":
+            return None
+        with self.lock:
+            neighbours = self.graph.cases.near(state, k=8)
+        past, ended = 0, 0
+        similarity, similarity_of_ended = 0.0, 0.0
+        for neighbour in neighbours:
+            if neighbour.similarity > 0:
+                past += 1
+                similarity += neighbour.similarity
+                if neighbour.tool is None:
+                    ended += 1
+                    similarity_of_ended += neighbour.similarity
+        doubt = 0.15  # sum of similarities: few and weak examples prove little
+        share = similarity_of_ended / (similarity + doubt)
+        if past < 3 or share < 0.8:
+            return None
+        return Ending(ended, past, share)
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
         """Return True if the last episode of a history is held out; False on any error."""
@@ -511,3 +564,80 @@ def _tables_of(listeners: Iterable[Method]) -> list[type[Table]]:
     for listener in listeners:
         tables += listener.tables
     return tables
+
+
+CALL_SECONDS: Final = "model_seconds_calls"
+"""Seconds of the model calls whose answer asked for tools; `TIMED_CALLS` is their number."""
+TIMED_CALLS: Final = "timed_calls"
+WORD_SECONDS: Final = "model_seconds_words"
+"""Seconds of the model calls that were answered with text; `TIMED_WORDS` is their number."""
+TIMED_WORDS: Final = "timed_words"
+CPU_SECONDS: Final = "cpu_seconds"
+"""Processor seconds of the memory while a run waits for it."""
+CPU_BEHIND: Final = "cpu_seconds_behind"
+"""Processor seconds of the memory's work in the background."""
+MOST_PENDING: Final = 32
+"""Additions after which the sums are written."""
+
+
+class Costs(SharedByCopies):
+    """Sums of seconds. Safe to use from several threads.
+
+    Args:
+        write: stores a record of counts.
+        clock: seconds of a monotonic clock.
+        cpu: seconds of the processor in this thread.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Record], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._write, self.clock, self._cpu = write, clock, cpu
+        self._lock = threads.lock()
+        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._pending = 0
+
+    @contextmanager
+    def working(self, counter: str = CPU_SECONDS) -> Iterator[None]:
+        """Count the processor time of the block, in this thread."""
+        begun = self._cpu()
+        try:
+            yield
+        finally:
+            self._add({counter: self._cpu() - begun})
+
+    def waited(self, seconds: float, *, calls: bool) -> None:
+        """Count one model call of so many seconds; `calls` says that its answer asks for tools.
+
+        The memory saves only model calls that ask for tools, and an answer with text takes longer.
+        """
+        if calls:
+            self._add({CALL_SECONDS: seconds, TIMED_CALLS: 1})
+        else:
+            self._add({WORD_SECONDS: seconds, TIMED_WORDS: 1})
+
+    def flush(self) -> None:
+        """Write the sums."""
+        # Taken out before they are written: seconds that are counted meanwhile belong to the next flush.
+        with self._lock:
+            sums, self._sums, self._pending = self._sums, defaultdict(float), 0
+        if sums:
+            self._write([Count(name, round(amount, 6)) for name, amount in sums.items()])
+
+    def forked(self) -> None:
+        """Drop the sums in a forked child: the parent writes them."""
+        self._sums, self._pending = defaultdict(float), 0
+
+    def _add(self, amounts: dict[str, float]) -> None:
+        with self._lock:
+            for name, amount in amounts.items():
+                self._sums[name] += amount
+            self._pending += 1
+            due = self._pending >= MOST_PENDING
+        # Without the lock, because `flush` takes it.
+        if due:
+            self.flush()

@@ -29,8 +29,7 @@ from weakref import ref
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, dumps
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Forgotten
@@ -165,7 +164,11 @@ class JobQueue(Database):
         self._now = now
 
     def put(self, jobs: Sequence[Job]) -> int:
-        """Put jobs in one transaction; return how many are new. Jobs that were given up before start again."""
+        """Put jobs in one transaction; return how many are new. Jobs that were given up before start again.
+
+        Raises:
+            StorageError: the queue is full, or cannot be written.
+        """
         self.note_namespaces([(job.run, job.user, job.namespace) for job in jobs if job.run and job.namespace])
         rows: list[dict[str, Any]] = []
         for job in jobs:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, PlainRecord, Record, Verdict, plain_of, records_of
+from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, PlainRecord, Record, Verdict
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
 
@@ -167,6 +167,7 @@ class LedgerTable(Table):
         "sums": shapes.RowsOf(shapes.RowsOf(shapes.NUMBER, needs=frozenset(FIGURES))),
         "records": shapes.RowsOf(shapes.RowsOf(shapes.numbers(len(ItemStats._fields)), needs=frozenset({ALL}))),
     }
+    record_kinds: ClassVar = {"turns": WaitingItems, "runs": ItemsOfRun, "records": ItemCounts}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -174,20 +175,6 @@ class LedgerTable(Table):
         self.runs: dict[str, ItemsOfRun] = {}
         self.sums: dict[str, dict[str, float]] = {}
         self.records: dict[str, dict[str, ItemCounts]] = {}
-
-    def to_state(self) -> dict[str, Any]:
-        return {
-            "turns": {turn: plain_of(methods) for turn, methods in self.turns.items()},
-            "runs": plain_of(self.runs),
-            "sums": self.sums,
-            "records": {method: plain_of(items) for method, items in self.records.items()},
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.turns = {turn: records_of(WaitingItems, methods) for turn, methods in state["turns"].items()}
-        self.runs = records_of(ItemsOfRun, state["runs"])
-        self.sums = state["sums"]
-        self.records = {method: records_of(ItemCounts, items) for method, items in state["records"].items()}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {
@@ -209,7 +196,7 @@ class LedgerTable(Table):
         return self._methods_of(run).get(method, {})
 
     def waiting(self, turn: str, method: str) -> dict[str, str | None]:
-        """Return a method's items for a turn that is not learned yet: id -> the suggested tool, or None."""
+        """Return a method's items for a turn that is not learned yet; see `Ledger.items`."""
         waiting = self.turns.get(turn, {}).get(method)
         if waiting is None:
             return {}
@@ -232,11 +219,6 @@ class LedgerTable(Table):
             user = waiting.user or self.graph.owner(waiting.run)
             record.append(Followed(method, waiting.run, turn.key, ids, right, user))
         return record
-
-    def figures(self, method: str) -> dict[str, int]:
-        """Return `FIGURES` of a method in whole numbers."""
-        sums = self.sums.get(method) or dict.fromkeys(FIGURES, 0)
-        return {name: int(number) for name, number in sums.items()}
 
     def _methods_of(self, run: str) -> dict[str, dict[str, float | None]]:
         if run not in self.runs:
@@ -403,4 +385,5 @@ class Ledger:
     def figures(self, method: str) -> dict[str, int]:
         """Return `FIGURES` of a method in whole numbers."""
         with self._evidence.lock:
-            return self._table.figures(method)
+            sums = self._table.sums.get(method) or dict.fromkeys(FIGURES, 0)
+            return {name: int(number) for name, number in sums.items()}

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
-from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package, install_extra
+from langgraph_toolmem.base.threads import SharedByCopies
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.learning import LearnedTurn as LearnedTurn
 from langgraph_toolmem.runs.run import Run

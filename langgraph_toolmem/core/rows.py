@@ -21,9 +21,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import put_latest
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, dumps
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
 from langgraph_toolmem.core.users import User, Users
@@ -317,7 +317,12 @@ class Rows(Generic[T]):
         return removed
 
     def forget_of(self, owner: str, user: User) -> int:
-        """Remove all data of a user or a run (digest), and verify its removal; return the number of changed items."""
+        """Remove all data of a user or a run (digest), and verify its removal; return the number of changed items.
+
+        Raises:
+            InputError: the owner is "".
+            StorageError: data is left.
+        """
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
 
@@ -461,12 +466,10 @@ class Rows(Generic[T]):
 
     def _space(self, user: User) -> _Namespace:
         with self._noting:
-            space = self._namespaces.pop(user.namespace, None)
+            space = self._namespaces.get(user.namespace)
             if space is None:
                 space = _Namespace(self._vectors.scoped(user.namespace))
-                if len(self._namespaces) >= ROW_LIMITS.namespaces:
-                    self._namespaces.popitem(last=False)
-            self._namespaces[user.namespace] = space
+            put_latest(self._namespaces, user.namespace, space, ROW_LIMITS.namespaces)
             if self._is_outdated(space):
                 space.size = None
                 space.version += ROW_LIMITS.remembered + 1  # older than the remembered changes
@@ -652,9 +655,7 @@ class Learned(Generic[T, V]):
         value = self._learn(self._rows.latest(user, ROW_LIMITS.sample))
         with self._lock:
             if purges == self._purges:
-                self._known[user.namespace] = _LearnedValue(value, size, written)
-            if len(self._known) > ROW_LIMITS.learned:
-                self._known.popitem(last=False)
+                put_latest(self._known, user.namespace, _LearnedValue(value, size, written), ROW_LIMITS.learned)
         return value
 
     def forget(self) -> None:

@@ -1,4 +1,6 @@
-"""Trials of hints: each hint is withheld at random now and then, and is kept only if it helps.
+"""Random trials of the memory: hints that are withheld, and whole episodes that are held out.
+
+**Hints.** Each hint is withheld at random now and then, and is kept only if it helps (`HintTrials`).
 
 Once a method has shown enough hints, each of its items is withheld in a share of the episodes in which it would have
 been shown. The draw depends on the method, the item and the episode only: it applies to all model calls of the episode,
@@ -12,6 +14,9 @@ items at one kind of request; the item at that kind of request. A level is norma
 spread of `TrialSettings.spreads`.
 
 The kind of a request is the last tool that the nearest past request called: it is known before the draw.
+
+**Episodes.** A held-out episode runs without hints and shortcuts, so that the report can measure the memory's effect
+(`Holdout`).
 """
 
 from __future__ import annotations
@@ -29,11 +34,11 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph import shapes
-from langgraph_toolmem.graph.events import Event, Forgotten, PlainRecord, Record, Verdict, plain_of, records_of
+from langgraph_toolmem.graph.events import Event, Forgotten, PlainRecord, Record, Verdict, plain_parts, record_parts
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.core.core import Core, Evidence
     from langgraph_toolmem.graph.state import RunState
     from langgraph_toolmem.runs.run import Run, Turn
 
@@ -55,6 +60,7 @@ class TrialSettings:
         tried: episodes with an item that are enough trials.
         all_tried: the same for all items at a kind of request together, if each is shown too rarely.
         reported: effects in the report.
+        held_out: episodes with a draw of `Holdout`; the oldest are dropped.
     """
 
     enough_shown: int = 100
@@ -67,6 +73,7 @@ class TrialSettings:
     tried: int = 400
     all_tried: int = 4_000
     reported: int = 10
+    held_out: int = 20_000
 
 
 TRIAL_SETTINGS: Final = TrialSettings()
@@ -145,15 +152,12 @@ class DrawnRun(PlainRecord):
     draws: dict[str, dict[str, ItemDraw]] = field(default_factory=dict)
 
     def to_plain(self) -> list[Any]:
-        draws = {method: plain_of(items) for method, items in self.draws.items()}
-        return [self.user, self.about, self.calls, self.errors, self.score, self.weight, draws]
+        return [self.user, self.about, self.calls, self.errors, self.score, self.weight, plain_parts(self.draws)]
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> DrawnRun:
-        *fields, plain_draws = plain
-        draws = {method: records_of(ItemDraw, items) for method, items in plain_draws.items()}
-        user, about, calls, errors, score, weight = fields
-        return cls(user, about, calls, errors, score, weight, draws)
+        user, about, calls, errors, score, weight, draws = plain
+        return cls(user, about, calls, errors, score, weight, record_parts(ItemDraw, draws))
 
 
 @dataclass(slots=True)
@@ -244,27 +248,12 @@ class TrialTable(Table):
         ),
         "sums": shapes.RowsOf(shapes.RowsOf(shapes.RowsOf(shapes.numbers(6 * len(BETTER))))),
     }
+    record_kinds: ClassVar = {"runs": DrawnRun, "sums": TrialSums}
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.runs: dict[str, DrawnRun] = {}
         self.sums: dict[str, dict[str, dict[str, TrialSums]]] = {}
-
-    def to_state(self) -> dict[str, Any]:
-        sums: dict[str, dict[str, dict[str, list[float]]]] = {}
-        for method, kinds in self.sums.items():
-            of_method = sums[method] = {}
-            for about, items in kinds.items():
-                of_method[about] = plain_of(items)
-        return {"runs": plain_of(self.runs), "sums": sums}
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.runs = records_of(DrawnRun, state["runs"])
-        self.sums = {}
-        for method, kinds in state["sums"].items():
-            of_method = self.sums[method] = {}
-            for about, items in kinds.items():
-                of_method[about] = records_of(TrialSums, items)
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {HintsDrawn: self._draw, DrawnRunWent: self._go_on, Verdict: self._judge_again}
@@ -622,3 +611,105 @@ def _less(whole: TrialSums | None, part: TrialSums | None) -> TrialSums | None:
     if whole is None or part is None:
         return whole
     return whole.without(part)
+
+
+# --- held-out episodes ---
+
+HELD_OUT: Final = "this episode is held out, to see what the memory is worth: the model is asked"
+
+
+@dataclass(slots=True)
+class EpisodeSpent(Event):
+    """A model call of an episode with the memory (held: 0) or held out (1), and its tokens; calls is 0 as it begins."""
+
+    kind = "episode_spent"
+    run: str
+    held: int
+    calls: int
+    tokens: int
+
+
+@dataclass(slots=True)
+class SpentEpisode(PlainRecord):
+    """The model calls and tokens of an episode with the memory (held: 0) or held out (1)."""
+
+    held: int
+    calls: int = 0
+    tokens: int = 0
+
+
+class HoldoutTable(Table):
+    """``episodes`` in which the memory was asked, or would have been."""
+
+    name = "holdout"
+    parts: ClassVar = {"episodes": shapes.RowsOf(shapes.ListOf(shapes.WHOLE, (3,)))}
+    record_kinds: ClassVar = {"episodes": SpentEpisode}
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.episodes: dict[str, SpentEpisode] = {}
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {EpisodeSpent: self._spend}
+
+    def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:
+        spent = self.episodes.setdefault(run, SpentEpisode(held))
+        spent.calls += calls
+        spent.tokens += tokens
+        drop_oldest(self.episodes, TRIAL_SETTINGS.held_out)
+
+    def forget(self, gone: Forgotten) -> int:
+        for run in gone.runs:
+            self.episodes.pop(run, None)
+        return 0
+
+
+class Episode(NamedTuple):
+    """An episode: True if it was held out, its model calls and tokens (in and out), and its score, if any."""
+
+    held: bool
+    calls: int
+    tokens: int
+    good: float | None
+
+
+class Holdout:
+    """A draw of a share of the episodes by their identity: every process draws the same."""
+
+    def __init__(self, evidence: Evidence, share: float) -> None:
+        if not is_share(share) or share == 1:
+            raise ConfigurationError(f"holdout is a share of the episodes, from 0 to below 1, not {share!r}.")
+        self._evidence, self._share = evidence, share
+        self._table = evidence.register(HoldoutTable)
+
+    @property
+    def on(self) -> bool:
+        return self._share > 0
+
+    def draws(self, run: str) -> bool:
+        # The first 32 bits of a digest, as a number, are evenly distributed.
+        return int(digest("holdout", 0, run)[:8], 16) < self._share * 0x100000000
+
+    def begins(self, run: Run) -> bool:
+        """Return True if the last episode of a history is held out; record once that the memory was asked."""
+        name, evidence = run.digest, self._evidence
+        with evidence.lock:
+            # A drawn episode is not drawn again, also after the share was changed.
+            known = self._table.episodes.get(name)
+            if known is not None:
+                return bool(known.held)
+            drawn = self.draws(name)
+            if not evidence.read_only:
+                evidence.apply(digest("held", name), [EpisodeSpent(name, int(drawn), 0, 0)], run=name)
+        return drawn
+
+    def spent(self, run: str, turn: Turn) -> Record:
+        """Return the record of a model turn's calls and tokens. The caller holds the lock."""
+        known = self._table.episodes.get(run)
+        if known is None or turn.chosen_by != "model":
+            return []
+        return [EpisodeSpent(run, known.held, 1, turn.input_tokens + turn.output_tokens)]
+
+    def episodes(self) -> Iterator[Episode]:
+        for name, spent in self._table.episodes.items():
+            yield Episode(bool(spent.held), spent.calls, spent.tokens, self._evidence.graph.score(name))

@@ -7,11 +7,9 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 ==================  ==========================================================
 ``Entries``         this method: what is kept, when, and how it is asked for; written and criticised in the
                     background
-``entry``           an entry, made of a run, and as a row of Chroma
+``entry``           an entry, made of a run, as a row, as text for the prompt; its critique by a chat model
 ``recall``          past runs for a request: Chroma's nearest, weighed
-``critique``        what was wrong, by a chat model
-``preferences``     what a user likes and avoids, and which tools are left out for it
-``render``          entries for the prompt, within a budget
+``preferences``     the tools that a user likes and avoids
 ``steps``           recall, preference guiding, reflection at a model call
 ``langmem``         the same entries as a LangGraph `BaseStore`
 ==================  ==========================================================
@@ -36,12 +34,15 @@ from langgraph_toolmem.core.users import NOBODY, Owner, User, by_namespace, user
 from langgraph_toolmem.entries.entry import (
     ENTRY_LIMITS,
     JUDGED_PART,
+    Critic,
+    Critique,
     Entry,
     EntryKind,
     EntryRows,
     entry_id,
     entry_of,
     request_of,
+    resolve_critic,
 )
 from langgraph_toolmem.entries.preferences import Preference, preferences
 from langgraph_toolmem.runs.tools import side_effects
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.core.method import PastRuns
-    from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry
     from langgraph_toolmem.graph.events import Forgotten
     from langgraph_toolmem.runs.tools import ToolSpec
@@ -125,8 +125,6 @@ class Entries(Method):
         self.policy = policy_given(policy, RecallPolicy) or RecallPolicy()
         self._critic: Critic | None = None
         if critic is not None:
-            from langgraph_toolmem.entries.critique import resolve_critic
-
             self._critic = resolve_critic(critic, self._known_tools)
         self._search: EntrySearch | None = None
         self._asked = 0
@@ -166,7 +164,11 @@ class Entries(Method):
     def ranked(
         self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None
     ) -> list[RecalledEntry]:
-        """Return the same as `recall`, with probabilities, reasons, and the runs that say the same."""
+        """Return the same as `recall`, with probabilities, reasons, and the runs that say the same.
+
+        Raises:
+            ConfigurationError: the query is not a text.
+        """
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         chosen, user = policy_given(policy, RecallPolicy) or self.policy, self.core.users.of(user_id)
@@ -407,8 +409,6 @@ class Entries(Method):
 
     def _take_critique(self, job: Job) -> None:
         """Store a critique in its entry, unless the entry is gone or has other feedback now."""
-        from langgraph_toolmem.entries.critique import Critique
-
         if not job.answer:
             return
         critique = Critique.model_validate_json(job.answer)

@@ -26,8 +26,7 @@ from langgraph.store.base import BaseStore, GetOp, Op, Result, SearchItem, Searc
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.users import has_user, user_digest
 from langgraph_toolmem.entries import Entries, RecallPolicy
-from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.render import to_text, verdict_of
+from langgraph_toolmem.entries.entry import Entry, to_text, verdict_of
 from langgraph_toolmem.turn.host import ErrorLog
 
 logger = logging.getLogger("langgraph_toolmem.entries.langmem")

@@ -11,12 +11,10 @@ from langchain_core.messages import ToolMessage
 from langgraph_toolmem.base.checks import names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun, Method
-from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.entries import Entries, RecallPolicy
-from langgraph_toolmem.entries.entry import request_of
+from langgraph_toolmem.entries.entry import RUNS_HEAD, request_of, to_event, to_lines
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.render import RUNS_HEAD, to_event, to_lines
 from langgraph_toolmem.graph.state import tool_of
 from langgraph_toolmem.runs.tools import names_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
@@ -88,7 +86,7 @@ class Recall(Step[Entries]):
         """Return the tools whose changes are only counted; None for all."""
         state = self.core.state_of(self.core.read(call.messages, call.thread_id))
         # If similar requests ended at this point, a change in a past run must not look like the next step.
-        if ending(self.core, state) is not None:
+        if self.core.ending(state) is not None:
             return None
         made = set()
         for step in state.since_episode:

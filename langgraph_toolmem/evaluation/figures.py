@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.jsontext import dumps, loads
-from langgraph_toolmem.base.text import count, printable
+from langgraph_toolmem.base.text import count, dumps, loads, printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.evaluation.journal import RunRecord, Usage
-from langgraph_toolmem.report.savings import money_in_words
+from langgraph_toolmem.report.report import money_in_words
 
 RESAMPLES: Final = 10_000
 CONFIDENCE: Final = 0.95

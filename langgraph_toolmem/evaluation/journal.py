@@ -25,10 +25,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, mess
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, dumps
 from langgraph_toolmem.models.wrapped import Mixins, chunk_of, copy_with, joined, message_of
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import TokenPrice
 
 Model = TypeVar("Model", bound=BaseChatModel)
 _UNREACHABLE: Final = {"APIConnectionError", "ConnectError", "ConnectionError", "TimeoutError", "TimeoutException"}

@@ -39,8 +39,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_toolmem.base.checks import check_fields, is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, ToolMemoryError, log_failure
-from langgraph_toolmem.base.jsontext import dumps, loads
-from langgraph_toolmem.base.text import canonical, digest, shortened
+from langgraph_toolmem.base.text import canonical, digest, dumps, loads, shortened
 from langgraph_toolmem.evaluation.arms import Arm
 from langgraph_toolmem.evaluation.figures import Comparison, Figures, Result, compared, figures_of
 from langgraph_toolmem.evaluation.journal import Answers, EvalBudget, Journal, Keeper, RunRecord, with_kept_answers

@@ -141,6 +141,20 @@ def records_of(kind: type[R], rows: Mapping[K, Plain]) -> dict[K, R]:
     return {key: kind.from_plain(fields) for key, fields in rows.items()}
 
 
+def plain_parts(part: Any) -> Any:
+    """Return records in dictionaries of any depth as plain values."""
+    if isinstance(part, PlainRecord):
+        return part.to_plain()
+    return {key: plain_parts(inner) for key, inner in part.items()}
+
+
+def record_parts(kind: type[PlainRecord], plain: Any) -> Any:
+    """Return the inverse of `plain_parts`."""
+    if isinstance(plain, list):
+        return kind.from_plain(plain)
+    return {key: record_parts(kind, inner) for key, inner in plain.items()}
+
+
 @dataclass(frozen=True)
 class Forgotten:
     """Data to delete: a user with all their runs, runs alone, or everything older than a time.

@@ -28,7 +28,9 @@ from langgraph_toolmem.graph.events import (
     PlainRecord,
     Record,
     plain_of,
+    plain_parts,
     reader,
+    record_parts,
     records_of,
     without,
 )
@@ -269,6 +271,7 @@ def _least_supported(row: Mapping[str, Contributors]) -> str:
 
 class _Parts:
     parts: ClassVar[Mapping[str, CellShape]] = {}
+    record_kinds: ClassVar[Mapping[str, type[PlainRecord]]] = {}
 
     def to_state(self) -> dict[str, Any]:
         state = {}
@@ -276,6 +279,8 @@ class _Parts:
             part = getattr(self, name)
             if isinstance(part, (CountTable, ContributorTable)):
                 part = part.to_plain()
+            elif name in self.record_kinds:
+                part = plain_parts(part)
             state[name] = part
         return state
 
@@ -284,6 +289,8 @@ class _Parts:
             part = getattr(self, name)
             if isinstance(part, (CountTable, ContributorTable)):
                 part.load(state[name])
+            elif name in self.record_kinds:
+                setattr(self, name, record_parts(self.record_kinds[name], state[name]))
             else:
                 setattr(self, name, state[name])
 
@@ -300,6 +307,7 @@ class Table(_Parts):
         name: its place in the snapshot.
         parts: the attributes that are its state, plain containers or tables of counts, each with the shape of its plain
             values. Values of another shape in a snapshot are left out before `load`.
+        record_kinds: the parts that are records in dictionaries of any depth, each with the kind of its records.
     """
 
     name: ClassVar[str]

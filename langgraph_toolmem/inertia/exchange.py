@@ -32,8 +32,8 @@ from langsmith.run_helpers import tracing_context
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import drop_oldest
-from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import SharedByCopies
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import ToolCount

@@ -37,7 +37,7 @@ from langgraph_toolmem.base.checks import (
     names_given,
     or_none,
 )
-from langgraph_toolmem.base.copies import SharedByCopies
+from langgraph_toolmem.base.threads import SharedByCopies
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import Count, Record, ToolCount

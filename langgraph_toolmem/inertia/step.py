@@ -24,7 +24,7 @@ from pydantic.json_schema import SkipJsonSchema
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.checks import nearest, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.episodes import HELD_OUT
+from langgraph_toolmem.core.trials import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.context import PrefetchedContext

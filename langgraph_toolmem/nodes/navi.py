@@ -25,8 +25,8 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer, Send, interrupt
 from typing_extensions import TypedDict, get_type_hints
 
+from langgraph_toolmem.base.checks import resolve_model
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator

@@ -41,8 +41,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError, Storag
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.entries.critique import describe_calls, describe_tools
-from langgraph_toolmem.entries.entry import Entry, entry_of
+from langgraph_toolmem.entries.entry import Entry, describe_calls, describe_tools, entry_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import LexicalEmbedder
 from langgraph_toolmem.text.words import similarity

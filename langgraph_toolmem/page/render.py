@@ -15,8 +15,7 @@ from importlib import resources
 from typing import Any, Final
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.base.text import dumps, printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.events import HOUR
 from langgraph_toolmem.graph.state import tool_in_words

@@ -39,6 +39,7 @@ from weakref import WeakSet, WeakValueDictionary
 import filelock
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import put_latest
 from langgraph_toolmem.base.errors import (
     ConfigurationError,
     EmbedderChangedError,
@@ -142,10 +143,7 @@ class ItemCache:
 
     def keep(self, name: str, key: str, number: int, item: Any) -> None:
         with self._lock:
-            self._items.pop((name, key), None)
-            self._items[name, key] = CachedItem(number, item)
-            if len(self._items) > CHROMA_LIMITS.cached_items:
-                self._items.popitem(last=False)
+            put_latest(self._items, (name, key), CachedItem(number, item), CHROMA_LIMITS.cached_items)
 
     def forget(self) -> None:
         """Drop all items."""
@@ -419,6 +417,9 @@ class ChromaAccess:
         """Keep files of the embedded Chroma from being opened here while another process writes them, and vice versa.
 
         The thread is inside (`opened`), or no thread is.
+
+        Raises:
+            StorageError: another process writes them for longer than `ChromaLimits.busy_seconds`.
         """
         shared = self.shared
         with shared.gate:
@@ -502,9 +503,7 @@ class ChromaAccess:
                 with self.alone():
                     _close(client)
                     del client
-                    if vacuum:
-                        _vacuum(self.folder / DATABASE)
-                    _blank_unused_rows(self.folder)
+                    _clean(self.folder, vacuum=vacuum)
         finally:
             with shared.changed:
                 shared.closing = False
@@ -598,10 +597,13 @@ def _close(client: Any) -> None:
         client.close()
 
 
-def _vacuum(path: Path) -> None:
-    gc.collect()  # an unreferenced part of Chroma may still write its files
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("VACUUM")
+def _clean(folder: Path, *, vacuum: bool) -> None:
+    """Remove deleted texts from the indexes of a closed Chroma; `vacuum`: from its database too."""
+    if vacuum:
+        gc.collect()  # an unreferenced part of Chroma may still write its files
+        with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as database:
+            database.execute("VACUUM")
+    _blank_unused_rows(folder)
 
 
 def _blank_unused_rows(folder: Path) -> None:

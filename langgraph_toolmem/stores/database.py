@@ -155,7 +155,11 @@ class Database:
 
     @contextmanager
     def opened(self, seconds: float = READ_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Yield the connection for one access of at most this number of processor seconds."""
+        """Yield the connection for one access of at most this number of processor seconds.
+
+        Raises:
+            StorageError: the file is closed, damaged, full or locked, or the access took too long.
+        """
         where = "The database in memory" if self.path is None else str(self.path)
         with self.lock:
             if self._closed:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, GraphFileError, StorageError, describe_error
-from langgraph_toolmem.base.jsontext import dumps, loads
+from langgraph_toolmem.base.text import dumps, loads
 from langgraph_toolmem.graph.events import Forgotten, Record, RunsForgotten, UserForgotten
 from langgraph_toolmem.graph.tool_graph import Table, ToolGraph
 from langgraph_toolmem.stores import snapshot
@@ -581,6 +581,10 @@ class EventStore:
 
         `alone`: delete all other snapshots, and all rows except the last, because they may contain forgotten data.
         Other processes notice the missing rows, and read the graph again.
+
+        Raises:
+            StorageError: events wait to be stored first, or the file cannot be written.
+            GraphFileError: the graph is not plain.
         """
         folder, database = self.folder, self.database
         if folder is None or database is None or self.read_only:
@@ -673,7 +677,11 @@ class EventStore:
         return removed
 
     def erase(self) -> None:
-        """Remove forgotten data from the folder: snapshots, rows, free pages. Not under the lock."""
+        """Remove forgotten data from the folder: snapshots, rows, free pages. Not under the lock.
+
+        Raises:
+            StorageError: data is left on disk; call it again.
+        """
         if self.folder is None or self.database is None:
             return
         try:

@@ -216,6 +216,9 @@ class IndexedVectors(VectorStore):
         """Make a new Chroma from the rows; return their number. If it fails half-way, the next write continues.
 
         `keep`: the old folder is renamed to ``chroma.corrupt-N``, otherwise it is deleted.
+
+        Raises:
+            StorageError: another process writes to Chroma, or its folder cannot be changed.
         """
         self.chroma.begin_write()
         self.chroma.close_client()
@@ -284,11 +287,13 @@ class IndexedVectors(VectorStore):
             del new[key]
         gone = {each.key for each in stale}
         gone -= self.table.live(self._name(kind), gone)
-        missing = [key for key in new if key not in vectors]
+        missing = {key: row.text for key, row in new.items() if key not in vectors}
         if missing and stale:
-            vectors |= self._moved_vectors(kind, missing, stale)
-            missing = [key for key in missing if key not in vectors]
-        vectors |= self.embedder.of({key: new[key].text for key in missing})
+            moved = self._moved_vectors(kind, list(missing), stale)
+            vectors |= moved
+            for key in moved:
+                del missing[key]
+        vectors |= self.embedder.of(missing)
 
         def write(collection: Any) -> None:
             with self.chroma.alone():

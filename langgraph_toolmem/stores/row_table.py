@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.jsontext import dumps, loads
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, dumps, loads
 from langgraph_toolmem.stores.database import NAME, Database, Values
 
 MAX_NAMED: Final = 5
@@ -203,7 +202,11 @@ class RowTable(Database):
         return self._column(sql, (name, owner, _owned([owner])))
 
     def namespaces_of(self, owner: str) -> list[tuple[str, ...]]:
-        """Return the namespaces with rows of an owner (digest), of all kinds."""
+        """Return the namespaces with rows of an owner (digest), of all kinds.
+
+        Raises:
+            StorageError: the label of a collection is damaged, so that rows may be left.
+        """
         sql = """SELECT DISTINCT namespace FROM collections JOIN rows ON collection = name
             WHERE instr(owners, ?) ORDER BY namespace"""
         namespaces = []

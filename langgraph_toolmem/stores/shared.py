@@ -156,6 +156,9 @@ class SharedLog:
         """Remove from the store the data that the graph of this worker has forgotten. Not under the lock.
 
         If it takes too long (StorageError), it is tried again as long as this process runs.
+
+        Raises:
+            StorageError: the store did not answer in time.
         """
 
         def is_done() -> bool:

@@ -21,7 +21,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.threads import StepBudget, step
-from langgraph_toolmem.core.costs import Costs
+from langgraph_toolmem.core.core import Costs
 from langgraph_toolmem.turn.host import env_mode
 
 R = TypeVar("R")

@@ -24,11 +24,10 @@ from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts, drop_oldest
-from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.costs import Costs
+from langgraph_toolmem.base.threads import SharedByCopies
+from langgraph_toolmem.core.core import Core, Costs
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import NOBODY, Owner, user_digest
 from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Primitive, text_of

@@ -29,8 +29,7 @@ from langgraph_toolmem.cli.tables import show_report
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.core.users import NO_USERS
-from langgraph_toolmem.report.report import Report, ToolReport
-from langgraph_toolmem.report.savings import Saved
+from langgraph_toolmem.report.report import Report, Saved, ToolReport
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.events import EventLog
 

@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
 from langgraph_toolmem.core import trials
 from langgraph_toolmem.core.trials import HintTrials
-from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.entry import Critique, Entry
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool

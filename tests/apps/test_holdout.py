@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.core.episodes import HELD_OUT, Episode
+from langgraph_toolmem.core.trials import HELD_OUT, Episode
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.report.report import compare
 from langgraph_toolmem.testing import ScriptedChatModel

@@ -50,7 +50,7 @@ from langgraph_toolmem.nodes import (
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.offline.coldstart import BootstrapBudget
 from langgraph_toolmem.papers.sga_mcts import SearchSettings
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import TokenPrice
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
 

@@ -13,12 +13,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
-from langgraph_toolmem.core.costs import CPU_SECONDS, MOST_PENDING, Costs
+from langgraph_toolmem.core.core import CPU_SECONDS, MOST_PENDING, Costs
 from langgraph_toolmem.extend import Method, Step
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
-from langgraph_toolmem.report.savings import MeanCall, Saved, TokenPrice, number_in_words, seconds_in_words
+from langgraph_toolmem.report.report import MeanCall, Saved, TokenPrice, number_in_words, seconds_in_words
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 BURNED = 0.03

@@ -22,8 +22,7 @@ from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import ENTRIES_JOBS
-from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.entries.entry import Critique, Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.database import NAME
 

@@ -52,7 +52,7 @@ class Kept:
         return tuple(sum(column) for column in zip(*tracks, strict=True)) or (0,) * 5
 
     def figures(self, method: str = "sit") -> tuple[float, ...]:
-        return tuple(self.table.figures(method)[name] for name in FIGURES)
+        return tuple(self.ledger.figures(method)[name] for name in FIGURES)
 
 
 @pytest.fixture

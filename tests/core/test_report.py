@@ -10,8 +10,7 @@ from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.events import Count
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.confidence import SHADOWED, Checked
-from langgraph_toolmem.report.report import make_report
-from langgraph_toolmem.report.savings import TokenPrice, money_in_words
+from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
 
 
 def graph_with(**counters: float) -> ToolGraph:

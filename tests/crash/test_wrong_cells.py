@@ -18,9 +18,8 @@ from langchain_core.messages import HumanMessage
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.cli.health import examine
-from langgraph_toolmem.core.episodes import EpisodeSpent
 from langgraph_toolmem.core.ledger import Shown
-from langgraph_toolmem.core.trials import HintsDrawn
+from langgraph_toolmem.core.trials import EpisodeSpent, HintsDrawn
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia.cases import CaseSeen
 from langgraph_toolmem.inertia.confidence import COLUMNS, Acted, ExamplesSeen

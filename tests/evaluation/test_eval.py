@@ -27,7 +27,7 @@ from langgraph_toolmem.evaluation import (
 )
 from langgraph_toolmem.evaluation.figures import page_of
 from langgraph_toolmem.evaluation.journal import EvalBudget, Usage
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import TokenPrice
 
 READS = {"reads": {"find_person", "open_file"}}
 

@@ -15,8 +15,7 @@ from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.render import depths
-from langgraph_toolmem.report.report import REPORT_LIMITS, Report, ShadowReport, ToolReport
-from langgraph_toolmem.report.savings import Saved
+from langgraph_toolmem.report.report import REPORT_LIMITS, Report, Saved, ShadowReport, ToolReport
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.jsontext import dumps, loads
+from langgraph_toolmem.base.text import dumps, loads
 
 NUMBERS = [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
 

@@ -147,6 +147,7 @@ TABLES = (
     ledger.LedgerTable,
     review.Agents,
     review.Changes,
+    trials.HoldoutTable,
     trials.TrialTable,
 )
 ANN, RUN = "a" * 16, "b" * 16
@@ -188,6 +189,7 @@ OPERATIONS: dict[str, Event] = {
         ledger.TracksDropped("sit", ["s2"]),
         trials.HintsDrawn("sit", RUN, "b", {"s1": 1, "s2": 0}, 0, 0, ANN),
         trials.DrawnRunWent(RUN, 1, 0, ANN),
+        trials.EpisodeSpent(RUN, 1, 2, 300),
         core.UserForgotten("f" * 16),
         core.RunsForgotten(["f" * 16]),
     )

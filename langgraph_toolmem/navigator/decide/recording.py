@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.base.jsontext import dumps
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, dumps
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import GOOD, Forgotten

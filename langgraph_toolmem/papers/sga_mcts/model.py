@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.text import as_text, shortened
-from langgraph_toolmem.entries.critique import bounded, describe_tools
+from langgraph_toolmem.entries.entry import bounded, describe_tools
 from langgraph_toolmem.offline.coldstart import MATERIAL
 from langgraph_toolmem.papers.sga_mcts.search import ActionProposal, EnvironmentCall, Goal, State, Transition
 from langgraph_toolmem.runs.tools import ToolSpec

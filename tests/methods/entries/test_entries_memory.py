@@ -26,8 +26,7 @@ from langgraph_toolmem import (
 )
 from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.entry import Critique, Entry
 from langgraph_toolmem.entries.recall import ROWS_READ, RecalledEntry
 from langgraph_toolmem.offline.coldstart import Bootstrap, BootstrapBudget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.entries.entry import RUNS_HEAD, Critique, Entry, EntryCall, entry_id, to_event, to_lines, to_text
 from langgraph_toolmem.entries.recall import RecalledEntry, grouped
-from langgraph_toolmem.entries.render import RUNS_HEAD, to_event, to_lines, to_text
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.turn import hints
 from langgraph_toolmem.turn.hints import FRAME, tokens_in

@@ -8,8 +8,7 @@ from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.entries.critique import Critique, bounded, critique
-from langgraph_toolmem.entries.entry import ENTRY_LIMITS, Entry, EntryCall, entry_id
+from langgraph_toolmem.entries.entry import ENTRY_LIMITS, Critique, Entry, EntryCall, bounded, critique, entry_id
 from langgraph_toolmem.runs.tools import read_tools
 
 TOOLS = read_tools(
