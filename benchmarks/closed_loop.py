@@ -23,11 +23,11 @@ from benchmarks import command, conclude, done, show
 from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World, draw
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, PrefetchedContext, ToolMemory
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.inertia.apart import Interceptors, qualified
 from langgraph_toolmem.inertia.context import next_lookup, used_steps
 from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import choose, least_probability
+from langgraph_toolmem.inertia.speculative import Interceptors, qualified
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.runs.run import UNSEEN

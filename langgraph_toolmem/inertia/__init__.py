@@ -22,7 +22,7 @@ budget of misses, and for a familiar request.
 ``prefetch``        look-ups that run while the model is asked
 ``context``         look-ups that are made before the model is asked
 ``exchange``        their execution, and the answers kept meanwhile
-``apart``           one call apart from the run, and the tools that qualify
+``speculative``     one call apart from the run, and the tools that qualify
 ==================  ==========================================================
 """
 
@@ -42,7 +42,6 @@ from langgraph_toolmem.graph.events import Count, ToolCount
 from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState, ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia.apart import REVIEWED
 from langgraph_toolmem.inertia.calibrated import NEIGHBOURS, Calibrated, CallContexts, Similarity, Situation, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, Guess, learn_case
 from langgraph_toolmem.inertia.confidence import SHADOWED, Budget, Checked, Estimator
@@ -76,6 +75,7 @@ from langgraph_toolmem.inertia.record import (
     open_turn,
 )
 from langgraph_toolmem.inertia.review import AUDIT, SHADOW_CHECK, AgentPolicy, Agents, Changes, check_of, section_of
+from langgraph_toolmem.inertia.speculative import REVIEWED
 from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.text.embedders import description_similarity

@@ -37,7 +37,10 @@ from langgraph_toolmem.base.threads import SharedByCopies
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import ToolCount
-from langgraph_toolmem.inertia.apart import (
+from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
+from langgraph_toolmem.inertia.decision import Option, forecast_of
+from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Branch, count_pause, namespace_of, was_executed
+from langgraph_toolmem.inertia.speculative import (
     AgentTools,
     Host,
     Interceptors,
@@ -48,9 +51,6 @@ from langgraph_toolmem.inertia.apart import (
     is_same,
     standing_in,
 )
-from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
-from langgraph_toolmem.inertia.decision import Option, forecast_of
-from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Branch, count_pause, namespace_of, was_executed
 from langgraph_toolmem.runs.run import no_usage, text_of
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.runs.trajectory import ThreadHistory

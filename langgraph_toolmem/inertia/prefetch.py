@@ -5,7 +5,7 @@ model contains all of its arguments. If the model asks for exactly that tool wit
 ready; otherwise it is discarded. (Speculative Actions, arXiv 2510.04371; PASTE, arXiv 2603.18897.)
 
 In this order: the settings; the work around a model call (`Prefetcher`); the choice of calls; the calls of one answer
-(`PrefetchBatch`), and of a memory until they are served or discarded (`Registry`). `inertia.apart` runs one call.
+(`PrefetchBatch`), and of a memory until they are served or discarded (`Registry`). `inertia.speculative` runs one call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS
-from langgraph_toolmem.inertia.apart import (
+from langgraph_toolmem.inertia.decision import InertiaForecast, Option, forecast_of
+from langgraph_toolmem.inertia.policy import may_write
+from langgraph_toolmem.inertia.speculative import (
     REVIEWED,
     SECONDS,
     SERVED,
@@ -57,8 +59,6 @@ from langgraph_toolmem.inertia.apart import (
     is_same,
     standing_in,
 )
-from langgraph_toolmem.inertia.decision import InertiaForecast, Option, forecast_of
-from langgraph_toolmem.inertia.policy import may_write
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args, readable
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run

@@ -31,11 +31,11 @@ from langgraph_toolmem.graph.events import (
 )
 from langgraph_toolmem.graph.state import tool_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.apart import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.inertia.confidence import Budget
 from langgraph_toolmem.inertia.corrections import CallMade
 from langgraph_toolmem.inertia.decision import Proposal, calls_digest, digest_of_turn
 from langgraph_toolmem.inertia.policy import InertiaPolicy, changing, may_write, undeclared, why_never
+from langgraph_toolmem.inertia.speculative import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 

@@ -26,13 +26,13 @@ from langgraph_toolmem.base.checks import nearest, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.trials import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.decision import Decision, InertiaForecast, Proposal, Refusal, note_decision
 from langgraph_toolmem.inertia.exchange import ContextLookups, marked
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.review import AgentPolicy
+from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.runs.run import no_usage
 from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.host import config_of, env_mode, warn_once

@@ -22,11 +22,11 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.open_calls import CallOwner, OpenCall, owner_of_call
 from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.exchange import Exchange, LookupStep, RequestParts
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
+from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools, ToolSearch

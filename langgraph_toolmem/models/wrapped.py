@@ -30,10 +30,10 @@ from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import RecallPolicy
-from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
+from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models.at_model import (
     Asking,

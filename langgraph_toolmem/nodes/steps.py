@@ -27,10 +27,10 @@ from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.apart import Interceptors
 from langgraph_toolmem.inertia.exchange import MARK, ContextStore
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch, Registry, count_pause
+from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator

@@ -15,10 +15,10 @@ from typing import Any, Final
 from langgraph_toolmem.base.text import canonical, count, digest
 from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.apart import Lookup
 from langgraph_toolmem.inertia.decision import Decision, calls_text
 from langgraph_toolmem.inertia.policy import InertiaPolicy, may_write, undeclared
 from langgraph_toolmem.inertia.prefetch import Prefetch, choose, least_probability
+from langgraph_toolmem.inertia.speculative import Lookup
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Run, Turn

@@ -14,7 +14,7 @@ from mcp_desk import TOOLS
 from places import TESTS
 
 from langgraph_toolmem import InertiaPolicy, Prefetch
-from langgraph_toolmem.inertia.apart import Interceptors, qualified
+from langgraph_toolmem.inertia.speculative import Interceptors, qualified
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run

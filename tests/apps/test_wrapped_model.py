@@ -25,7 +25,7 @@ from trained import knowing_desk
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.inertia.apart import SERVED
+from langgraph_toolmem.inertia.speculative import SERVED
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.nodes import Recorder

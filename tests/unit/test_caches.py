@@ -26,7 +26,7 @@ NO_TEXTS = {
     "atoms/slots.py": "an expression and lists of words",
     "graph/sources.py": "expressions of dates",
     "inertia/review.py": "policies of agents",
-    "inertia/apart.py": "classes of tools",
+    "inertia/speculative.py": "classes of tools",
     "inertia/step.py": "names of settings that a program wrote",
     "models/wrapped.py": "classes of models",
     "navigator/openapi/documents.py": "a loader of YAML",

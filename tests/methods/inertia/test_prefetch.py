@@ -20,9 +20,9 @@ from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.apart import REVIEWED, SERVED, UNCLAIMED, held_back
 from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.prefetch import AnswerListener, choose, least_probability
+from langgraph_toolmem.inertia.speculative import REVIEWED, SERVED, UNCLAIMED, held_back
 from langgraph_toolmem.offline.replay import PrefetchTally, replay
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.turn.host import ErrorLog

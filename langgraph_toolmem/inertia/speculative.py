@@ -1,4 +1,4 @@
-"""Calls that run apart from the run: the tools that qualify, one such call, and its result in the model's call.
+"""Speculative calls: the tools that qualify, one call that runs apart from the run, and its result in the model's call.
 
 Prefetch (`inertia.prefetch`) and look-ups before the model (`inertia.exchange`) begin these calls. A call runs the same
 tool object that the host executes, without the host's callbacks, stream and checkpoint. Only the inside of the tool
