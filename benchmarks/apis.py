@@ -26,8 +26,8 @@ from benchmarks import command, conclude, show
 from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import History
 from langgraph_toolmem.navigator.openapi import read_openapi
-from langgraph_toolmem.navigator.plan import InputSource, plan
-from langgraph_toolmem.navigator.plan_search import Producers
+from langgraph_toolmem.navigator.plan.planner import InputSource, plan
+from langgraph_toolmem.navigator.plan.search import Producers
 from langgraph_toolmem.text.meaning import Port, canonical, resource
 from langgraph_toolmem.text.words import LEXICON
 

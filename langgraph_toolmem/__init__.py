@@ -45,7 +45,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.middleware import tool_memory_middleware
     from langgraph_toolmem.models import with_tool_memory
     from langgraph_toolmem.navigator import Navigator
-    from langgraph_toolmem.navigator.plan import Plan
+    from langgraph_toolmem.navigator.plan.planner import Plan
     from langgraph_toolmem.navigator.tool_search import ToolHit
     from langgraph_toolmem.papers.autotool import PaperPolicy
     from langgraph_toolmem.report.report import Report, TokenPrice
@@ -65,7 +65,7 @@ _HOMES = {
     "InertiaSettings": "inertia.step",
     "Navigator": "navigator",
     "PaperPolicy": "papers.autotool",
-    "Plan": "navigator.plan",
+    "Plan": "navigator.plan.planner",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",
     "PrefetchedContext": "inertia.context",

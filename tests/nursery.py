@@ -24,7 +24,7 @@ PRELOADED: Final = (
     "langgraph_toolmem.middleware",
     "langgraph_toolmem.atoms.planning",
     "langgraph_toolmem.entries.recall",
-    "langgraph_toolmem.navigator.plan",
+    "langgraph_toolmem.navigator.plan.planner",
     "langgraph_toolmem.navigator.tool_search",
     "desk",
     "planted",

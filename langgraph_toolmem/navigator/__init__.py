@@ -7,7 +7,7 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 
 ``dependencies``  the graph: tools, parameters that they share, and the links between them
 ``tool_search``   the tools that fit a request; ``precedents``: those that similar requests called
-``plan``          chains from known values to a target, other routes, replacements; ``plan_search``: the search itself
+``plan``          chains from known values to a target, other routes, replacements
 ``deferred``      tools that the model finds by a search, and the step; ``providers``: their forms for each provider
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
@@ -48,8 +48,8 @@ from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 if TYPE_CHECKING:
     from langgraph_toolmem.graph.events import Forgotten, Record
     from langgraph_toolmem.navigator.dependencies import LinkScores, ToolDependencyGraph
-    from langgraph_toolmem.navigator.plan import Chain, Plan, Recombination, Strategy
-    from langgraph_toolmem.navigator.plan_search import PlanSettings
+    from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
+    from langgraph_toolmem.navigator.plan.search import PlanSettings
     from langgraph_toolmem.navigator.precedents import PrecedentCache, Precedents
     from langgraph_toolmem.navigator.tool_search import ToolHit, ToolSearcher
     from langgraph_toolmem.papers.naviagent.evolution import PruneCandidate, WeightChange
@@ -198,7 +198,7 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan import Plan, plan
+        from langgraph_toolmem.navigator.plan.planner import Plan, plan
 
         _check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
@@ -256,7 +256,7 @@ class Navigator(Method):
         Raises:
             ConfigurationError: an argument cannot work.
         """
-        from langgraph_toolmem.navigator.plan import Chain, recombine
+        from langgraph_toolmem.navigator.plan.planner import Chain, recombine
 
         _check(isinstance(chain, Chain), "chain", "a Chain of a plan", chain)
         _check_names("failed", failed)

@@ -56,7 +56,7 @@ from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
-    from langgraph_toolmem.navigator.plan import Chain
+    from langgraph_toolmem.navigator.plan.planner import Chain
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 

@@ -37,7 +37,7 @@ from langgraph_toolmem.entries.langmem import EntryBaseStore
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.navigator.deferred import ToolSearch
-from langgraph_toolmem.navigator.plan_search import PlanSettings
+from langgraph_toolmem.navigator.plan.search import PlanSettings
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
     MemoryRecall,

@@ -43,7 +43,7 @@ PUBLISHED = {
         "papers.naviagent.evolution",
         "papers.naviagent.learned",
     },  # prune, propagate; a table that was trained
-    "navigator.plan": {"papers.naviagent.annealing"},  # strategy="annealing"
+    "navigator.plan.planner": {"papers.naviagent.annealing"},  # strategy="annealing"
     "sit": {"papers.sit_graph"},  # SITPolicy.paper()
 }
 """Module of the default -> published rules that its named constructors and operations import when they are called."""

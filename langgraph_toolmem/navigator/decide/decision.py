@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator,
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.text import as_text, shortened
-from langgraph_toolmem.navigator.plan import Chain, Plan, tree
+from langgraph_toolmem.navigator.plan.planner import Chain, Plan, tree
 from langgraph_toolmem.runs.run import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.hints import is_users
@@ -134,7 +134,7 @@ class NaviRecord(TypedDict):
     Attributes:
         request: the user's words.
         candidates: names of the tools that may be called, the most fitting first.
-        chains: of the last searches, without those that failed (see `navigator.plan`).
+        chains: of the last searches, without those that failed (see `navigator.plan.planner`).
         history: the last decisions with their observations.
         outcomes: all calls.
         failed: tool -> reason; such a tool is not called again.

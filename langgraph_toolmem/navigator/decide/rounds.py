@@ -41,7 +41,7 @@ from langgraph_toolmem.navigator.decide.decision import (
     succeeded,
     tools_of,
 )
-from langgraph_toolmem.navigator.plan import Chain, Plan, Recombination, same_effects
+from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, same_effects
 from langgraph_toolmem.runs.run import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.wording import tool_text

@@ -28,7 +28,7 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
-from langgraph_toolmem.navigator.plan_search import (
+from langgraph_toolmem.navigator.plan.search import (
     Assignment,
     Choice,
     PlanSearch,

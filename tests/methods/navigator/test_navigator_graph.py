@@ -15,8 +15,8 @@ from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies import MAX_PRODUCERS, Link, ToolDependencyGraph, weight_of
 from langgraph_toolmem.navigator.evidence import LINK_TABLE, History, ToolCalls, plain_path
-from langgraph_toolmem.navigator.plan import plan
-from langgraph_toolmem.navigator.plan_search import Producers
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.search import Producers
 from langgraph_toolmem.papers.naviagent.learned import LinkTable, digest_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of

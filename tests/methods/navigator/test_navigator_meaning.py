@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from langgraph_toolmem.navigator.evidence import Flow, History
-from langgraph_toolmem.navigator.plan_search import value_source
+from langgraph_toolmem.navigator.plan.search import value_source
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import Port, meaning_of, outputs_of
 from langgraph_toolmem.text.schema import SCHEMA_LIMITS, Leaf, leaves_of, paths_of

@@ -19,7 +19,7 @@ from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.navigator.dependencies import Link, weight_of
 from langgraph_toolmem.navigator.evidence import LinkWeightsSet, NavigatorEvidence, PrunedTool, PutBack
-from langgraph_toolmem.navigator.plan import Plan
+from langgraph_toolmem.navigator.plan.planner import Plan
 from langgraph_toolmem.papers.naviagent.evolution import prune_score
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores import shared

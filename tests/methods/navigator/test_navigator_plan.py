@@ -15,8 +15,8 @@ from test_navigator_graph import tool
 
 from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import History
-from langgraph_toolmem.navigator.plan import Chain, Strategy, equivalents, plan, recombine, same_effects
-from langgraph_toolmem.navigator.plan_search import (
+from langgraph_toolmem.navigator.plan.planner import Chain, Strategy, equivalents, plan, recombine, same_effects
+from langgraph_toolmem.navigator.plan.search import (
     Assignment,
     Choice,
     PlanSearch,

@@ -26,7 +26,7 @@ from langgraph_toolmem.navigator.evidence import Flow, History
 from langgraph_toolmem.navigator.openapi import openapi_tools, read_openapi, read_operations
 from langgraph_toolmem.navigator.openapi.documents import MAX_DEFINITIONS
 from langgraph_toolmem.navigator.openapi.operations import MAX_NAME
-from langgraph_toolmem.navigator.plan import Chain, plan
+from langgraph_toolmem.navigator.plan.planner import Chain, plan
 from langgraph_toolmem.runs.run import output_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from tests.methods.navigator.openapi_documents import CHAT, LIBRARY, SHOP

@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies import ApiNode, LinkScores, ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import History
-from langgraph_toolmem.navigator.plan_search import (
+from langgraph_toolmem.navigator.plan.search import (
     Assignment,
     Choice,
     PlanSearch,
