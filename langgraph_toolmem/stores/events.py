@@ -741,7 +741,9 @@ def _missing_numbers(upto: int, rows: Sequence[StoredRow]) -> str:
     ranges = list[str]()
     last = upto
     for row in rows:
-        if row.seq > last + 1:
+        if row.seq == last + 2:
+            ranges.append(f"{last + 1:,}")
+        elif row.seq > last + 2:
             ranges.append(f"{last + 1:,} to {row.seq - 1:,}")
         last = row.seq
     named = ", ".join(ranges[: EVENT_LIMITS.named])

@@ -61,7 +61,7 @@ async def test_what_a_person_decides_is_the_record(
     gate = HumanInTheLoopMiddleware(interrupt_on={"reset_password": True})
     app = agent_of(memory, desk, follower(), suggest=True, outer=[gate])
     assert "__interrupt__" in await app.ask(ZOE)
-    before = dict(ledger(memory).figures("sit"))
+    before = dict(memory.core.ledger.figures("sit"))
     more: dict[str, Any] = {
         "approve": {},
         "edit": {"edited_action": {"name": "restart_router", "args": {"name": "Zoe"}}},

@@ -324,7 +324,7 @@ def test_rows_that_are_gone_are_named_by_their_numbers(tmp_path: Path) -> None:
     (tmp_path / SNAPSHOT).unlink(missing_ok=True)
     found, problems = reopened(tmp_path)
     assert found == 8
-    assert problems == [f"events of {NAME} are missing: number 3 to 5, 9 to 9"]
+    assert problems == [f"events of {NAME} are missing: number 3 to 5, 9"]
     with store(tmp_path) as log:
         add(log, "later")
     assert reopened(tmp_path)[0] == 9

@@ -66,7 +66,7 @@ def test_a_queue_goes_on_after_an_interrupt_at_any_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
     real = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: real(*args, factory=Interrupted, **how))
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: real(*args, **{**how, "factory": Interrupted}))
     monkeypatch.setattr(Interrupted, "before", before)
     acknowledged = {"first"}
     with JobQueue(tmp_path, now=lambda: 0.0) as queue, JobQueue(tmp_path, now=lambda: 0.0) as other:

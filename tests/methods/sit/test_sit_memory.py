@@ -213,7 +213,7 @@ def shown(memory: ToolMemory, messages: Any, **how: Any) -> tuple[Any, ...]:
 
 
 def record(memory: ToolMemory) -> tuple[float, ...]:
-    return tuple(ledger(memory).figures("sit")[name] for name in ("shown", "followed", "right"))
+    return tuple(memory.core.ledger.figures("sit")[name] for name in ("shown", "followed", "right"))
 
 
 def test_only_what_the_model_is_shown_at_its_turn_is_recorded(memory: ToolMemory) -> None:
