@@ -51,7 +51,7 @@ def of_desk(folder: Path) -> ToolMemory:
 def knowing_desk(
     runs: int = 12, make: Callable[[Path], ToolMemory] = of_desk, name: Hashable = "all methods"
 ) -> ToolMemory:
-    """Return a memory that knows so many runs of the desk; `name` stands for `make`."""
+    """Return a memory with this number of runs of the desk; `name` identifies `make`."""
     return trained(("desk", runs, name), make, partial(warm, runs=runs))
 
 

@@ -334,7 +334,7 @@ class HintPlanner:
         if not self._settings.plain:
             # Models tend to follow any step that they are shown, so hints never propose a change.
             if not self._reads(hit.tool, look):
-                return "nobody declared that it only reads"
+                return "it is not declared to only read"
             if hit.score < enough or self._is_about_something_else(hit, look):
                 return "too unlike"
         if _call(hit.tool, hit.filled) in made:

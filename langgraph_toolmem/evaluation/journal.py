@@ -117,6 +117,11 @@ class RequestKey:
     nth: int
 
 
+def _fields_with_usage(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line, with its usage as a record."""
+    return {**item, "usage": Usage(**item["usage"])}
+
+
 @dataclass(frozen=True, slots=True)
 class PaidAnswer:
     """One answer of the model, as it is on disk.
@@ -141,9 +146,7 @@ class PaidAnswer:
     @classmethod
     def from_plain(cls, item: Mapping[str, Any]) -> PaidAnswer:
         """Return the answer of a line. Raises ValueError, TypeError or KeyError if it contains none."""
-        fields = dict(item)
-        fields["usage"] = Usage(**item["usage"])
-        return cls(**fields)
+        return cls(**_fields_with_usage(item))
 
     @property
     def key(self) -> RequestKey:
@@ -469,10 +472,8 @@ class RunRecord:
 
     @classmethod
     def from_plain(cls, item: Mapping[str, Any]) -> RunRecord:
-        """Return the run of a line. Raises ValueError, TypeError or KeyError if it holds none."""
-        fields = dict(item)
-        fields["usage"] = Usage(**item["usage"])
-        return cls(**fields)
+        """Return the run of a line. Raises ValueError, TypeError or KeyError if it contains none."""
+        return cls(**_fields_with_usage(item))
 
     @property
     def success(self) -> bool:

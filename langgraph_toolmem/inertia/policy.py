@@ -230,7 +230,7 @@ VARIED: Final = "varied"
 """Counter of a tool: an equal call gave another result, without a change in between."""
 _WHY: Final[dict[SideEffects, str]] = {
     "reads": "it is declared to only read",
-    "changes": "nobody declared that it only reads",
+    "changes": "it is not declared to only read",
     "destroys": "it is marked destructive",
     "controls": "it returns a Command, or directly to the user",
 }
@@ -335,8 +335,8 @@ def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str
     names = []
     for name, spec in sorted(specs.items()):
         # A mark such as MCP's `readOnlyHint: false` is a declaration too: its tool is held back on purpose.
-        nobody_declared = spec.read_only is None and side_effects(spec) == "changes"
-        if nobody_declared and name not in named:
+        is_undeclared = spec.read_only is None and side_effects(spec) == "changes"
+        if is_undeclared and name not in named:
             names.append(name)
     return names
 

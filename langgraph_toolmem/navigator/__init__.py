@@ -592,7 +592,7 @@ class CurrentGraph:
 
     @contextmanager
     def held(self) -> Iterator[ToolDependencyGraph]:
-        """Give the graph as it is now. Nobody changes it meanwhile."""
+        """Yield the graph as it is now; it does not change inside."""
         with self._lock:
             yield self._current()
 

@@ -70,9 +70,8 @@ def loads(data: bytes) -> Any:
         raise GraphFileError("the first bytes are not those of a memory's file")
     if version != SNAPSHOT_FORMAT:
         raise GraphFileError(f"it has format {version}, and this release reads format {SNAPSHOT_FORMAT} alone")
-    payload = data[
-        _HEADER.size :
-    ]  # as bytes, which the check reads faster than a view, and the unpickler does not copy
+    # A copy: the check reads bytes faster than a view, and the unpickler copies a view too.
+    payload = data[_HEADER.size :]
     if len(payload) != length or _checksum(payload) != checksum:
         raise GraphFileError("damaged: the checksum is wrong")
     check_opcodes(payload)

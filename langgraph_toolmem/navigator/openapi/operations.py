@@ -517,7 +517,7 @@ class Inputs:
     def _parameters(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the parameters of an operation; its own take the place of those of its path.
 
-        A slot of the path that nobody declared is a text; a declared one that the path does not have goes nowhere.
+        An undeclared slot of the path is a text; a declared one that the path does not have goes nowhere.
         """
         merged: dict[tuple[str, str], Mapping[str, Any]] = {}
         for given in (*list_of(item.get("parameters")), *list_of(operation.get("parameters"))):

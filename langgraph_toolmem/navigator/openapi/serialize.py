@@ -230,7 +230,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
-    """Return name, content and type of a file that a value stands for. Raises ValueRefusedError for any other value.
+    """Return name, content and type of the file that a value describes. Raises ValueRefusedError for any other value.
 
     Args:
         place: its place; the media type of the place counts where the value names none.
