@@ -127,6 +127,11 @@ class _Bundle:
 
     def bundled(self, value: Any, name: str) -> Document:
         if not isinstance(value, Mapping) or not isinstance(value.get("paths"), Mapping):
+            # OpenAPI 3.1 allows it: 6 of 25 documents of a payment provider describe its notifications.
+            if isinstance(value, Mapping) and isinstance(value.get("webhooks"), Mapping):
+                raise ConfigurationError(
+                    f"{name} has only `webhooks`, which its server sends: there is nothing to call."
+                )
             raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
         # The list grows meanwhile: files refer to files.

@@ -357,6 +357,8 @@ def test_schemas_that_fan_out_are_merged_once_each():
 def test_what_is_no_document_is_named(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="no OpenAPI document: it has no `paths`"):
         read_openapi({"openapi": "3.0.0"})
+    with pytest.raises(ConfigurationError, match="only `webhooks`"):
+        read_openapi({"openapi": "3.1.0", "webhooks": {"paid": {"post": {}}}})
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_openapi(tmp_path / "missing.json")
     (tmp_path / "bad.yaml").write_text("a: [}", encoding="utf-8")
