@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import BaseStore
 
+    from langgraph_toolmem.graph.cases import Neighbour
+
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -161,17 +163,20 @@ class Evidence(SharedByCopies):
     # --- runs and their users ---
 
     def weight_of(self, run: str) -> float:
+        """Return the weight of a run's feedback, from 0 to 1; 0 without feedback."""
         with self.lock:
             feedback = self.graph.verdict(run)
-        return 0.0 if feedback is None else feedback.weight
+        if feedback is None:
+            return 0.0
+        return feedback.weight
 
-    def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
-        """Return score and comment of a run, unless another user's run with the same id was scored."""
+    def feedback_of(self, run: str, user: str | None) -> RunFeedback:
+        """Return the feedback on a run, unless another user's run with the same id was scored."""
         with self.lock:
             feedback = self.graph.verdict(run)
         if feedback is None or feedback.user not in (None, user):
-            return None, None
-        return feedback.score, feedback.comment
+            return RunFeedback(None, None)
+        return RunFeedback(feedback.score, feedback.comment)
 
     def known_owner(self, run: str) -> str:
         """Return the digest of a run's user, or of the author of its feedback; "" if both are unknown."""
@@ -209,12 +214,35 @@ def no_past_runs(_: User) -> PastRuns | None:
     return None
 
 
+class RunFeedback(NamedTuple):
+    """The score of a run, from 0 (bad) to 1 (good), and a comment; None without feedback."""
+
+    score: float | None
+    comment: str | None
+
+
 class Ending(NamedTuple):
     """Similar past requests with the same calls: those that ended here, all of them, and the share by similarity."""
 
     ended: int
     past: int
     share: float
+
+
+def _ending_of(neighbours: Iterable[Neighbour]) -> Ending:
+    """Count the past requests that ended after the same calls, among those that are similar at all."""
+    past, ended = 0, 0
+    similarity, similarity_of_ended = 0.0, 0.0
+    for neighbour in neighbours:
+        if neighbour.similarity <= 0:
+            continue
+        past += 1
+        similarity += neighbour.similarity
+        if neighbour.tool is None:
+            ended += 1
+            similarity_of_ended += neighbour.similarity
+    doubt = 0.15  # sum of similarities: few and weak examples prove little
+    return Ending(ended, past, similarity_of_ended / (similarity + doubt))
 
 
 class Core(Evidence):
@@ -255,9 +283,7 @@ class Core(Evidence):
         events: bool,
         ages: bool,
     ) -> None:
-        if not isinstance(events, bool):
-            raise ConfigurationError(f"`events` must be True or False, got {events!r}.")
-        self.events = events
+        self.events = _events_given(events)
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = _specs_given(tools)
@@ -268,9 +294,12 @@ class Core(Evidence):
         self.folder = _folder_given(path)
         self.home = _home_of(self.folder, self.graph_namespace)
         self.listeners = tuple(listeners)
+        log_folder = self.home
+        # A memory that only reads a shared store would read an outdated log.
+        if store is not None and read_only:
+            log_folder = None
         log = EventStore(
-            # A memory that only reads a shared store would read an outdated log.
-            None if store is not None and read_only else self.home,
+            log_folder,
             lock=threads.rlock(),
             tables=_tables_of(self.listeners),
             fsync=fsync,
@@ -279,9 +308,7 @@ class Core(Evidence):
             shared=store is not None,
         )
         super().__init__(log, users, now=now, read_only=read_only)
-        if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
-            what = "the namespace is not kept in the folder"
-            self.log_and_continue(what, keep_namespace, self.folder, users.namespace)
+        self._keep_namespace()
         self.vectors = self._open_vectors(embedder, chroma)
         self.costs = Costs(self._write_costs)
         self.jobs = self._open_jobs()
@@ -302,18 +329,21 @@ class Core(Evidence):
         learned = Folds()
         self.ledger = Ledger(self)
         self.past_runs: Callable[[User], PastRuns | None] = no_past_runs
-        self.catalogue = Catalogue(
-            self.graph,
-            specs,
-            declarations=declarations,
-            describe=None if read_only else self._describe_tools,
-            lock=self.lock,
-        )
+        describe: Callable[[Record], object] | None = None
+        if not read_only:
+            describe = self._describe_tools
+        self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.lifecycle = Lifecycle(self, learned)
         self.open_calls = OpenCalls(self._learn_answer)
         self._register_texts(learned)
         if self.folder is not None or store is not None:
             threads.at_fork(self)
+
+    def _keep_namespace(self) -> None:
+        """Keep a namespace that is not the default one in the folder, where the command line finds it."""
+        namespace = self.users.namespace
+        if self.folder is not None and not self.read_only and namespace != DEFAULT_NAMESPACE:
+            self.log_and_continue("the namespace is not kept in the folder", keep_namespace, self.folder, namespace)
 
     def _open_jobs(self) -> Jobs:
         chroma = self.vectors.chroma
@@ -438,21 +468,10 @@ class Core(Evidence):
         if not state.since_user or state.since_user[-1].status != "ok":
             return None
         with self.lock:
-            neighbours = self.graph.cases.near(state, k=8)
-        past, ended = 0, 0
-        similarity, similarity_of_ended = 0.0, 0.0
-        for neighbour in neighbours:
-            if neighbour.similarity > 0:
-                past += 1
-                similarity += neighbour.similarity
-                if neighbour.tool is None:
-                    ended += 1
-                    similarity_of_ended += neighbour.similarity
-        doubt = 0.15  # sum of similarities: few and weak examples prove little
-        share = similarity_of_ended / (similarity + doubt)
-        if past < 3 or share < 0.8:
+            ending = _ending_of(self.graph.cases.near(state, k=8))
+        if ending.past < 3 or ending.share < 0.8:
             return None
-        return Ending(ended, past, share)
+        return ending
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
         """Return True if the last episode of a history is held out; False on any error."""
@@ -488,18 +507,24 @@ class Core(Evidence):
             self.jobs.put(FORGET_ROWS, {"user": gone.user, "runs": runs}, key=key, ordering_key="")
 
     def _forget_rows(self, jobs: Sequence[Job]) -> None:
-        assert isinstance(self.vectors, IndexedVectors)
         for job in jobs:
             gone = Forgotten(job.payload["user"], frozenset(job.payload["runs"]))
             # Jobs first: a waiting job would write the rows again.
             self.jobs.queue.forget(gone.user, runs=gone.runs)
-            owners = [gone.user] if gone.user else sorted(gone.runs)
-            namespaces: set[tuple[str, ...]] = set()
-            for owner in owners:
-                namespaces.update(self.vectors.table.namespaces_of(owner))
-            for namespace in sorted(namespaces):
+            for namespace in self._namespaces_of(gone):
                 for listener in self.listeners:
                     listener.forget(User(None, gone.user or None, namespace), gone)
+
+    def _namespaces_of(self, gone: Forgotten) -> list[tuple[str, ...]]:
+        """Return the namespaces of this folder's rows that belong to a user or to runs."""
+        assert isinstance(self.vectors, IndexedVectors)
+        owners: Iterable[str] = gone.runs
+        if gone.user:
+            owners = [gone.user]
+        namespaces: set[tuple[str, ...]] = set()
+        for owner in owners:
+            namespaces.update(self.vectors.table.namespaces_of(owner))
+        return sorted(namespaces)
 
     def _catch_up(self, jobs: Sequence[Job]) -> None:
         assert isinstance(self.vectors, IndexedVectors)
@@ -544,6 +569,12 @@ def _folder_given(path: str | Path | None) -> Path | None:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ConfigurationError(f"ToolMemory({str(path)!r}): {error}. Give a folder that exists.") from error
+
+
+def _events_given(events: bool) -> bool:
+    if not isinstance(events, bool):
+        raise ConfigurationError(f"`events` must be True or False, got {events!r}.")
+    return events
 
 
 def _specs_given(tools: Iterable[ToolLike] | None) -> dict[str, ToolSpec] | None:

@@ -296,19 +296,27 @@ class LedgerTable(Table):
         if feedback.score < GOOD:
             new = -new
         for method, items in self._methods_of(run).items():
-            before = {_outcome(counted) for counted in items.values() if counted is not None}
-            if before != {_outcome(new)}:
-                for outcome in before:
-                    self._count(method, outcome, -1)
-                self._count(method, _outcome(new))
-            for key, counted in items.items():
-                if counted == new:
-                    continue
-                if counted is not None:
-                    self._add(method, key, _outcome(counted), -abs(counted))
-                self._add(method, key, _outcome(new), abs(new))
-                # Counted feedback is kept, so that later feedback first subtracts it.
-                items[key] = new
+            self._count_run(method, items.values(), new)
+            self._credit(method, items, new)
+
+    def _count_run(self, method: str, counted: Collection[float | None], new: float) -> None:
+        """Count a run of a method as helped or hurt, in place of the outcome that was counted before."""
+        before = {_figure_of(weight) for weight in counted if weight is not None}
+        if before != {_figure_of(new)}:
+            for figure in before:
+                self._count(method, figure, -1)
+            self._count(method, _figure_of(new))
+
+    def _credit(self, method: str, items: dict[str, float | None], new: float) -> None:
+        """Count feedback for items, in place of the feedback that was counted before."""
+        for key, counted in items.items():
+            if counted == new:
+                continue
+            if counted is not None:
+                self._add(method, key, _figure_of(counted), -abs(counted))
+            self._add(method, key, _figure_of(new), abs(new))
+            # Counted feedback is kept, so that later feedback first subtracts it.
+            items[key] = new
 
     def forget(self, gone: Forgotten) -> int:
         for run, items in list(self.runs.items()):
@@ -323,8 +331,8 @@ class LedgerTable(Table):
         return 0
 
 
-def _outcome(weight: float) -> str:
-    """Return the signed weight of feedback for an item: negative if it is bad."""
+def _figure_of(weight: float) -> str:
+    """Return the figure in which feedback counts, by its weight: negative if the run ended badly."""
     if weight > 0:
         return "helped"
     return "hurt"

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.caches import drop_oldest, put_latest
 from langgraph_toolmem.base.checks import check_score
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, NamespaceError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import Job
-from langgraph_toolmem.core.method import EndedRun, JudgedRun
+from langgraph_toolmem.core.method import EndedRun, JudgedRun, Method
 from langgraph_toolmem.core.open_calls import AskedAgents, LearnedAnswers, OpenInputs
 from langgraph_toolmem.core.users import NOBODY, Owner, User, contributor, user_digest
 from langgraph_toolmem.graph import shapes
@@ -43,6 +44,13 @@ MAX_COMMENT: Final = 500
 """Characters of a comment that are kept."""
 
 
+class LearnedRun(NamedTuple):
+    """The state after a run, and the number of its turns that were new."""
+
+    state: RunState
+    new_turns: int
+
+
 class Lifecycle:
     """Learns from runs and feedback, and calls the methods' hooks."""
 
@@ -65,9 +73,10 @@ class Lifecycle:
         *,
         model_input: ModelInput = UNSEEN,
     ) -> int:
+        """Learn the turns of a run that goes on; return the number of new ones. See `ToolMemory.observe`."""
         run, user = self._begun(messages, owner)
-        _, new = self.learn(run, user, model_input=model_input)
-        self._learned(run, user)
+        new = self.learn(run, user, model_input=model_input).new_turns
+        self._after_learning(run, user)
         return new
 
     def finish(
@@ -79,6 +88,11 @@ class Lifecycle:
         comment: str | None = None,
         model_input: ModelInput = UNSEEN,
     ) -> int:
+        """Learn a finished run and its score; return the number of new turns. See `ToolMemory.finish`.
+
+        Raises:
+            ConfigurationError: the score is not from 0 to 1.
+        """
         if success is not None:
             check_score(success, "success")
         core = self._core
@@ -86,16 +100,24 @@ class Lifecycle:
         with core.lock:
             # Before learning, because the thread is always known after it.
             whole = success is not None and self._is_whole(run)
-            _, new = self.learn(run, user, last_turn_too=True, model_input=model_input)
+            new = self.learn(run, user, last_turn_too=True, model_input=model_input).new_turns
+            core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
+        if success is not None:
             # If only some turns of a thread are new, it was observed live: the score is for its last episode.
             turns = [event for event in run.events if isinstance(event, Turn)]
-            whole = whole and new in (0, len(turns))
-            core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
-        if success is not None:
-            judged = run.episodes() if whole else [run.current]
+            judged = [run.current]
+            if whole and new in (0, len(turns)):
+                judged = run.episodes()
             for episode in judged:
                 self.note(episode.digest, float(success), comment, owner.user_id, weight=1 / len(judged))
-        self._learned(run, user)
+        self._after_learning(run, user)
+        self._end_new_episodes(run, user)
+        core.acknowledge()
+        return new
+
+    def _end_new_episodes(self, run: Run, user: User) -> None:
+        """Tell the methods which episodes of a run have ended, all in one transaction of the queue."""
+        core = self._core
         # The learned turns are stored already: a queue that cannot be written must not look like a failed `finish`.
         try:
             with core.jobs.together():
@@ -103,16 +125,15 @@ class Lifecycle:
                     self.end(episode, user)
         except StorageError as error:
             core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
-        core.acknowledge()
-        return new
 
     def import_run(self, given: EndedRun, **options: Any) -> list[EndedRun]:
         """Learn a recorded thread (options as for `learn`) and its score; return its episodes."""
         self._core.refresh()
         self.learn(given.run, given.user, last_turn_too=True, **options)
         parts = given.run.episodes()
+        latest = parts[-1]
         with self._core.lock:
-            self._core.apply(None, self._core.episodes.over(parts[-1]), user=given.user.digest, run=parts[-1].digest)
+            self._core.apply(None, self._core.episodes.over(latest), user=given.user.digest, run=latest.digest)
         for episode in parts:
             if given.score is not None:
                 self.note(episode.digest, given.score, None, given.user.id, weight=1 / len(parts))
@@ -120,14 +141,16 @@ class Lifecycle:
         return [given._replace(run=episode) for episode in parts]
 
     def end(self, episode: Run, user: User) -> None:
+        """Notify the methods that an episode has ended, with its feedback so far."""
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
-        score, comment = core.verdict_of(name, owner)
-        self._notify("ended", EndedRun(episode, user, score, comment))
-        if score is None:
-            score, comment = core.verdict_of(name, owner)
-            if score is not None:  # it came in between
-                self._notify("judged", JudgedRun(name, score, comment, user.id))
+        known = core.feedback_of(name, owner)
+        self._notify_ended(EndedRun(episode, user, known.score, known.comment))
+        if known.score is None:
+            # Feedback may have come while the methods worked: they were told of an episode without any.
+            late = core.feedback_of(name, owner)
+            if late.score is not None:
+                self._notify_judged(JudgedRun(name, late.score, late.comment, user.id))
 
     def _ending(self, run: Run) -> list[Run]:
         """Return the latest episode, and those before it back to one that ended earlier, in their order."""
@@ -168,10 +191,10 @@ class Lifecycle:
         with self._core.lock:
             if run.next_key is not None:
                 self.inputs.note(run.next_key, model_input)
-            _, new = self.learn(run, user)
+            new = self.learn(run, user).new_turns
             if recorded and run.next_key is not None:
                 self._core.executions.begins(run.next_key)
-        self._learned(run, user)
+        self._after_learning(run, user)
         return new
 
     def executed(
@@ -193,14 +216,14 @@ class Lifecycle:
         core, messages = self._core, ThreadHistory(entries_of(messages))
         run, user = self._begun(messages, owner)
         with core.lock:
-            found = last_step(run, call_id)
-            if found is None:
+            asked = last_step(run, call_id)
+            if asked is None:
                 return 0
-            turn, step = found
+            turn, step = asked
             if not self._begun_elsewhere(turn):
-                self._core.executions.begins(turn.key)
+                core.executions.begins(turn.key)
             self._note_attempt(turn, replace(step, tool=tool, args=dict(args)), status, raised=raised)
-            self._core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
+            core.executions.saw(step.key, Execution(tool, readable(dict(args)), status, over=not raised))
             if raised:  # the host may try the call again
                 return 0
             return self._learn_settled(messages, owner.thread_id, user)
@@ -224,13 +247,13 @@ class Lifecycle:
         core, messages = self._core, ThreadHistory(entries_of(messages))
         run, user = self._begun(messages, owner)
         with core.lock:
-            found = last_step(run, call_id)
-            if found is None:
+            asked = last_step(run, call_id)
+            if asked is None:
                 return 0
-            before = self._core.executions.executions.get(found.step.key)
+            before = core.executions.executions.get(asked.step.key)
             if before is None or before.over:
                 return 0
-            self._core.executions.saw(found.step.key, replace(before, over=True))
+            core.executions.saw(asked.step.key, replace(before, over=True))
             return self._learn_settled(messages, owner.thread_id, user)
 
     def _begun(self, messages: Any, owner: Owner) -> tuple[Run, User]:
@@ -249,7 +272,7 @@ class Lifecycle:
         specs: Mapping[str, ToolSpec] | None = None,
         model_input: ModelInput = UNSEEN,
         **options: Any,
-    ) -> tuple[RunState, int]:
+    ) -> LearnedRun:
         """Learn the new turns of a run, one record each; return the state after the run, and their number.
 
         With `last_turn_too` the last turn is learned even if some of its calls have no answer. `model_input` is the
@@ -259,12 +282,10 @@ class Lifecycle:
         with core.lock:
             core.store.refresh()
             state, start = self._folds.begin(run)
-            new_messages = core.episodes.new(run, start)
-            if new_messages:
-                core.apply(None, new_messages, user=user.digest, run=run.digest)
+            self._note_messages(run, start, user)
             last = latest_turn(run)
             names, specs = core.catalogue.records(specs), core.catalogue.recorded(specs, others=True)
-            new, scratch = 0, dict[str, Any]()
+            new_turns, scratch = 0, dict[str, Any]()
             unnoted: SeenDigests | SeenInput = NOTHING_SEEN
             if model_input is not UNSEEN:
                 unnoted = read_input(model_input)
@@ -274,14 +295,29 @@ class Lifecycle:
                 # The state before the latest turn: that turn may be read again with more answers.
                 if index == last > start:
                     self._folds.keep(run, index, state)
-                if isinstance(event, Turn) and (event.settled or last_turn_too) and not _is_headless(run, index, event):
-                    name = event.episode or run.digest
-                    learned = LearnedTurn(state, event, name, thread, user.digest, specs, hour, options, scratch)
-                    learned.thread_id = run.thread_id or ""
-                    new += self._learn_turn(learned, unnoted)
+                if isinstance(event, Turn) and _is_learnable(run, index, event, unsettled_too=last_turn_too):
+                    learned = LearnedTurn(
+                        state,
+                        event,
+                        run=event.episode or run.digest,
+                        thread=thread,
+                        user=user.digest,
+                        specs=specs,
+                        hour=hour,
+                        options=options,
+                        scratch=scratch,
+                        thread_id=run.thread_id or "",
+                    )
+                    new_turns += self._learn_turn(learned, unnoted)
                 state.push(event)
             state.seen = NOTHING_SEEN
-            return state, new
+            return LearnedRun(state, new_turns)
+
+    def _note_messages(self, run: Run, start: int, user: User) -> None:
+        """Record the episodes of the user messages that are new in a thread. The caller holds the lock."""
+        new = self._core.episodes.new(run, start)
+        if new:
+            self._core.apply(None, new, user=user.digest, run=run.digest)
 
     def _learn_turn(self, learned: LearnedTurn, unnoted: SeenDigests | SeenInput) -> bool:
         """Learn a turn; return True if it is new. `unnoted`: the model's input, if it was not recorded."""
@@ -322,8 +358,7 @@ class Lifecycle:
         run = self._core.executions.read(messages, thread_id)
         if run.next_key is None:
             return 0
-        _, new = self.learn(run, user)
-        return new
+        return self.learn(run, user).new_turns
 
     def _begun_elsewhere(self, turn: Turn) -> bool:
         """Return True if another process saw one of the turn's calls fail: this process did not see all of it."""
@@ -338,7 +373,8 @@ class Lifecycle:
 
     # --- hooks ---
 
-    def _learned(self, run: Run, user: User) -> None:
+    def _after_learning(self, run: Run, user: User) -> None:
+        """Record that an answer in words ended the request, look for waiting jobs, and wait for a shared store."""
         core = self._core
         with core.lock:
             # An answer with text ends the request, also without a call of `finish`.
@@ -348,31 +384,47 @@ class Lifecycle:
                     core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
-        core.log_and_continue("could not look for waiting jobs", self._core.jobs.poll)
+        core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         core.acknowledge()
 
-    def _notify(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
+    def _notify_ended(self, ended: EndedRun) -> None:
+        for listener in self._listeners():
+            with self._failing_alone(listener):
+                listener.ended(ended)
+
+    def _notify_judged(self, judged: JudgedRun) -> None:
+        for listener in self._listeners():
+            with self._failing_alone(listener):
+                listener.judged(judged)
+
+    def _listeners(self) -> Sequence[Method]:
+        if self._core.store.closed:
+            return ()
+        return self._core.listeners
+
+    @contextmanager
+    def _failing_alone(self, listener: Method) -> Iterator[None]:
+        """Log and report an error of one method: the others take the run in, and the host goes on."""
         core = self._core
-        if core.store.closed:
-            return
-        for listener in self._core.listeners:
-            try:
-                getattr(listener, hook)(what)
-            except Exception as error:  # noqa: BLE001 - the others take it in, and the host goes on
-                core.log_failure_and_continue(f"{listener.name} could not take in a run", error)
-                if isinstance(error, StorageError):
-                    core.store.say(f"{listener.name} kept nothing of a finished run: {error}")
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a method of the host's own may raise anything
+            core.log_failure_and_continue(f"{listener.name} could not take in a run", error)
+            if isinstance(error, StorageError):
+                core.store.say(f"{listener.name} kept nothing of a finished run: {error}")
 
     # --- feedback ---
 
     def _is_whole(self, run: Run) -> bool:
-        # The thread is unknown: feedback is on all its episodes.
-        known = self._core.episodes.of(run.thread_id)
-        if not known or run.truncated:
-            return not known
-        # Passed on completely once more, with its earlier score.
-        parts = run.episodes()
-        return len(parts) > 1 and all(self._core.weight_of(each.digest) == 1 / len(parts) for each in parts)
+        """Return True if a score given with a run is for all episodes of the thread, not only for the latest."""
+        if not self._core.episodes.of(run.thread_id):
+            return True  # the thread was never observed: it is passed on completely
+        if run.truncated:
+            return False
+        # Each episode has its part of an earlier score: the thread is passed on completely once more.
+        episodes = run.episodes()
+        part = 1 / len(episodes)
+        return len(episodes) > 1 and all(self._core.weight_of(episode.digest) == part for episode in episodes)
 
     def feedback(
         self,
@@ -392,25 +444,29 @@ class Lifecycle:
         check_score(score, "score")
         core = self._core
         core.refuse_if_closed()
-        if core.read_only and self._core.jobs.queue.folder is None:
-            raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
+        if core.read_only and core.jobs.queue.folder is None:
+            raise ConfigurationError(
+                "A read-only memory without a folder cannot leave feedback for the process that writes. Give the "
+                "feedback there, or open the memory's folder."
+            )
         # Now, not at the next poll: the thread may have just been finished on another machine.
         core.refresh(at_once=True)
         with core.lock:
-            run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
-        if core.users.apart and not user_id and self._core.jobs.queue.namespace_of(run).namespace is None:
-            raise NamespaceError(
-                f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
-                "kept in this folder. Pass user_id=…"
-            )
-        # This memory does not write to the graph: the writing process takes the job.
+            run = core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
+        if core.users.apart and not user_id and core.jobs.queue.namespace_of(run).namespace is None:
+            raise core.users.owner_unknown(f"run {thread_id!r}")
         if core.read_only:
-            feedback = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
-            user = core.owner_of(run, user_digest(user_id or None))
-            core.jobs.put(VERDICT, feedback, run=run, user=user, ordering_key=digest(run))
+            self._leave_feedback(run, float(score), comment, user_id)
         else:
             self.judge(run, float(score), comment, user_id)
         core.acknowledge()
+
+    def _leave_feedback(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """Leave feedback to the process that writes to the graph, as a job."""
+        core = self._core
+        feedback = {"score": score, "comment": comment or "", "user_id": user_id or ""}
+        user = core.owner_of(run, user_digest(user_id or None))
+        core.jobs.put(VERDICT, feedback, run=run, user=user, ordering_key=digest(run))
 
     def others(self, thread_id: str, user_id: str | None) -> set[str]:
         """Return the episodes of other users in a thread, if several users have a thread of that id.
@@ -429,7 +485,7 @@ class Lifecycle:
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """Record feedback on a run (its digest) and notify the methods."""
         self.note(run, score, comment, user_id or None)
-        self._notify("judged", JudgedRun(run, score, comment, user_id or None))
+        self._notify_judged(JudgedRun(run, score, comment, user_id or None))
 
     def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
         """Record feedback in the graph, so that `forget` finds it: without a named user, by the run's user.
@@ -456,11 +512,13 @@ class Lifecycle:
             self.judge(job.run, feedback["score"], feedback["comment"], feedback["user_id"])
 
 
-def _is_headless(run: Run, index: int, turn: Turn) -> bool:
-    """Return True for an answer at the head of a cut history: its question is missing, and it may have been seen
-    before.
-    """
-    return index == 0 and run.truncated and not turn.steps
+def _is_learnable(run: Run, index: int, turn: Turn, *, unsettled_too: bool) -> bool:
+    """Return True if the turn at a place of a run can be learned: its calls are answered, and its question is known."""
+    if not turn.settled and not unsettled_too:
+        return False
+    # An answer at the head of a cut history: its question is missing, and it may have been learned before.
+    is_headless = index == 0 and run.truncated and not turn.steps
+    return not is_headless
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,7 +579,15 @@ class ThreadEpisodes(PlainRecord):
 
     @property
     def all(self) -> set[str]:
+        """The digests of all episodes."""
         return {known.episode for known in self.messages.values()} | set(self.over)
+
+    @property
+    def latest(self) -> str:
+        """The episode that was over last, otherwise that of the latest message. There must be one."""
+        if self.over:
+            return next(reversed(self.over))
+        return next(reversed(self.messages.values())).episode
 
     def without(self, episodes: Collection[str]) -> ThreadEpisodes:
         left = ThreadEpisodes(over={episode: 1 for episode in self.over if episode not in episodes})
@@ -638,6 +704,7 @@ class Episodes(Table):
         return record
 
     def over(self, run: Run) -> Record:
+        """Return the record that the latest episode of a run is over; empty if that is known."""
         if run.thread_id is None:
             return []
         if next(reversed(self._known(run.thread_id).over), None) == run.digest:
@@ -650,7 +717,10 @@ class Episodes(Table):
 
     def names(self, thread_id: str | None = None, others: Collection[str] = ()) -> set[str]:
         """Return the digests of the episodes and requests of a thread, or of all, without the episodes of others."""
-        threads = list(self.threads.values()) if thread_id is None else [self._known(thread_id)]
+        if thread_id is None:
+            threads = list(self.threads.values())
+        else:
+            threads = [self._known(thread_id)]
         names: set[str] = set()
         for known in threads:
             left = known.without(others)
@@ -665,17 +735,15 @@ class Episodes(Table):
             InputError: the thread is unknown, or does not have this episode, or only among `others`.
         """
         known = self._known(thread_id)
-        if not known.messages and not known.over:
+        if not known.all:
             raise InputError(
                 f"No thread {thread_id!r} was learned in this memory: is it the thread id that the agent ran with?"
             )
         own = known.without(others)
-        if not own.messages and not own.over:
+        if not own.all:
             raise InputError(f"The thread {thread_id!r} is another user's.")
-        if episode is None and own.over:
-            return next(reversed(own.over))
         if episode is None:
-            return next(reversed(own.messages.values())).episode
+            return own.latest
         named = _find_episode(thread_id, episode, own.messages)
         if named is None:
             numbers = sorted({seen.number for seen in own.messages.values()})
@@ -697,13 +765,19 @@ def _last_known(run: Run, start: int, known: Collection[str]) -> int:
 
 def _find_episode(thread_id: str, episode: str | int, messages: Mapping[str, NumberedEpisode]) -> str | None:
     """Return the episode with a number, of a message with an id, or with a digest; None if there is none."""
-    is_number = isinstance(episode, int) and not isinstance(episode, bool)
-    if not is_number:
-        thread = digest("run", thread_id)
-        for key in (digest("user", thread, "", str(episode), 0), digest("user", thread_id, str(episode), 0)):
-            if key in messages:
-                return messages[key].episode
-    for known in reversed(list(messages.values())):
-        if episode == (known.number if is_number else known.episode):
+    latest_first = list(messages.values())
+    latest_first.reverse()
+    if isinstance(episode, int) and not isinstance(episode, bool):
+        for known in latest_first:
+            if known.number == episode:
+                return known.episode
+        return None
+    # The two keys of a user message, with an id that repeats and with one that was drawn at random (`Reading`).
+    thread = digest("run", thread_id)
+    for key in (digest("user", thread, "", str(episode), 0), digest("user", thread_id, str(episode), 0)):
+        if key in messages:
+            return messages[key].episode
+    for known in latest_first:
+        if known.episode == episode:
             return known.episode
     return None

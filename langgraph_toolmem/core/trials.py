@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, fraction_of
 from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph import shapes
@@ -306,11 +306,10 @@ class TrialTable(Table):
                 for about in {run.about, ALL}:
                     for key in (item, ALL):
                         sums = self._sums_of(method, about, key)
-                        arm = sums.shown if draw.shown else sums.withheld
-                        if run.score is not None:
-                            arm["score"].add(run.weight, run.score, sign)
-                        arm["errors"].add(1.0, run.errors - draw.errors, sign)
-                        arm["calls"].add(1.0, run.calls - draw.calls, sign)
+                        if draw.shown:
+                            _add_outcome(sums.shown, run, draw, sign)
+                        else:
+                            _add_outcome(sums.withheld, run, draw, sign)
 
     def _sums_of(self, method: str, about: str, item: str) -> TrialSums:
         items = self.sums.setdefault(method, {}).setdefault(about, {})
@@ -326,6 +325,14 @@ class TrialTable(Table):
             if gone.has(run, drawn.user):
                 del self.runs[run]
         return 0
+
+
+def _add_outcome(arm: Arm, run: DrawnRun, draw: ItemDraw, sign: int) -> None:
+    """Add an episode's outcome since a draw to one arm, or take it away."""
+    if run.score is not None:
+        arm["score"].add(run.weight, run.score, sign)
+    arm["errors"].add(1.0, run.errors - draw.errors, sign)
+    arm["calls"].add(1.0, run.calls - draw.calls, sign)
 
 
 class Estimate(NamedTuple):
@@ -456,15 +463,14 @@ class HintTrials:
         if max(of_kind.without_it, own.without_it) < settings.least_withheld:
             return "tried"
         all_levels = (levels.method, levels.kind, levels.item)
-        chances = [estimate(all_levels, outcome).helps for outcome in BETTER]
-        for chance in chances:
+        chances = {outcome: estimate(all_levels, outcome).helps for outcome in BETTER}
+        for chance in chances.values():
             if chance >= settings.sure:
                 return "helps"
             # More calls for a better score are not harmful.
-            if chance <= 1 - settings.sure and chances[0] <= 0.5:
+            if chance <= 1 - settings.sure and chances["score"] <= 0.5:
                 return "hurts"
-        tried = own.with_it >= settings.tried or of_kind.with_it >= settings.all_tried
-        if tried and max(chances) < settings.unlikely:
+        if max(chances.values()) < settings.unlikely and _is_tried_enough(of_kind, own):
             return "idle"
         return "tried"
 
@@ -495,18 +501,16 @@ class HintTrials:
         name, core = run.digest, self._core
         with core.lock:
             drawn = self._table.runs.get(name) or DrawnRun()
-            shown = {item: draw.shown for item, draw in drawn.draws.get(method, {}).items()}
-            new: dict[str, int] = {}
-            for item in items:
-                if item not in shown:
-                    new[item] = int(not self._withholds(method, item, name))
+            # Draws of earlier model calls stay valid: an item must not appear and disappear within an episode.
+            before = drawn.draws.get(method, {})
+            shown = {item: draw.shown for item, draw in before.items()}
+            new = {item: self._shows(method, item, name) for item in items if item not in shown}
             if new:
                 about = drawn.about or self.kind_of(state)
                 user = user or core.graph.owner(name)
                 draws = HintsDrawn(method, name, about, new, drawn.calls, drawn.errors, user)
                 core.apply(None, [draws], user=user, run=name)
             shown |= new
-            # Draws of earlier model calls stay valid: an item must not appear and disappear within an episode.
             return {item for item in items if not shown[item]}
 
     def _on(self, method: str) -> bool:
@@ -515,9 +519,9 @@ class HintTrials:
         figures = self._core.ledger.figures(method)
         return max(figures["shown"], figures["runs"]) >= TRIAL_SETTINGS.enough_shown
 
-    def _withholds(self, method: str, item: str, run: str) -> bool:
-        # The first 32 bits of a digest, as a number, are evenly distributed.
-        return int(digest("withhold", method, item, run)[:8], 16) < self._share * 0x100000000
+    def _shows(self, method: str, item: str, run: str) -> int:
+        """Return 0 if an item is withheld in an episode, otherwise 1."""
+        return int(fraction_of("withhold", method, item, run) >= self._share)
 
     def went(self, run: str, turn: Turn) -> Record:
         """Return the record of a model turn of an episode with draws. The caller holds the lock."""
@@ -607,6 +611,11 @@ def _in_words(effect: Effect) -> str:
     )
 
 
+def _is_tried_enough(of_kind: TrialSums, own: TrialSums) -> bool:
+    settings = TRIAL_SETTINGS
+    return own.with_it >= settings.tried or of_kind.with_it >= settings.all_tried
+
+
 def _less(whole: TrialSums | None, part: TrialSums | None) -> TrialSums | None:
     if whole is None or part is None:
         return whole
@@ -687,8 +696,8 @@ class Holdout:
         return self._share > 0
 
     def draws(self, run: str) -> bool:
-        # The first 32 bits of a digest, as a number, are evenly distributed.
-        return int(digest("holdout", 0, run)[:8], 16) < self._share * 0x100000000
+        """Return True if an episode is held out."""
+        return fraction_of("holdout", 0, run) < self._share
 
     def begins(self, run: Run) -> bool:
         """Return True if the last episode of a history is held out; record once that the memory was asked."""

@@ -82,6 +82,13 @@ class Users:
             'learned there. Run the graph with the id in its context or in config["configurable"]["user_id"].'
         ]
 
+    def owner_unknown(self, what: str) -> NamespaceError:
+        """Return the error for a run or thread (`what`) of which this folder does not say whose it is."""
+        return NamespaceError(
+            f"The namespace {self.namespace!r} needs a user id, and this folder does not say whose {what} is. "
+            "Pass user_id=…"
+        )
+
     def learner(self, user_id: str | None) -> User:
         """Return the user of a run to learn from, and count the refusals. Raises NamespaceError as `of`."""
         try:
@@ -94,22 +101,27 @@ class Users:
         """Return a user; warn once if the namespace has no placeholder for the id. Raises NamespaceError if it needs an
         id.
         """
-        namespace = self.namespace
-        if self.apart:
-            if not user_id:
-                raise NamespaceError(
-                    f"The namespace {namespace!r} needs a user id. Pass user_id=…, or run the graph with it in its "
-                    'context or in config["configurable"]["user_id"].'
-                )
-            namespace = tuple([label.format(user_id=user_id) for label in namespace])
-        if warn and user_id is not None and not self.apart and not self._warned:
-            self._warned = True
-            logger.warning(
-                "A run carries a user id, but the namespace %r has no place for it: personal memory is shared by all "
-                'users. Use namespace=("toolmem", "{user_id}") to keep it apart.',
-                self.namespace,
+        if not self.apart:
+            if warn and user_id is not None:
+                self._warn_of_shared_memory()
+            return User(user_id, user_digest(user_id), self.namespace)
+        if not user_id:
+            raise NamespaceError(
+                f"The namespace {self.namespace!r} needs a user id. Pass user_id=…, or run the graph with it in its "
+                'context or in config["configurable"]["user_id"].'
             )
+        namespace = tuple([label.format(user_id=user_id) for label in self.namespace])
         return User(user_id, user_digest(user_id), namespace)
+
+    def _warn_of_shared_memory(self) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        logger.warning(
+            "A run carries a user id, but the namespace %r has no place for it: personal memory is shared by all "
+            'users. Use namespace=("toolmem", "{user_id}") to keep it apart.',
+            self.namespace,
+        )
 
     def has(self, namespace: tuple[str, ...]) -> bool:
         """Return True if a namespace is that of these users, or of one of them."""
@@ -123,7 +135,7 @@ class Users:
 
 def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
     """Return a namespace; raise ConfigurationError if it is not a tuple of texts, or has an unknown placeholder."""
-    if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
+    if not _are_labels(namespace):
         raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
     try:
         wanted = _placeholders(namespace)
@@ -135,6 +147,12 @@ def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[s
     if wanted and not user_allowed:
         raise ConfigurationError(f"{name} is shared by all users and takes no {{user_id}}; use `namespace` for that.")
     return tuple(namespace)
+
+
+def _are_labels(namespace: Any) -> bool:
+    if not isinstance(namespace, tuple) or not namespace:
+        return False
+    return all(isinstance(label, str) and label for label in namespace)
 
 
 def keep_namespace(folder: Path, namespace: tuple[str, ...]) -> None:
@@ -297,7 +315,7 @@ class Forgetting:
             StorageError: data is left; call it again.
         """
         if not user_id:
-            raise NamespaceError("forget needs the user id, or the thread id, whose data is to go.")
+            raise NamespaceError("forget needs the user id, or the thread id, whose data is to be deleted.")
         core = self._core
         user = core.users.of(user_id)
         with core.lock:
@@ -309,6 +327,16 @@ class Forgetting:
         return removed
 
     def thread(self, thread_id: str, user_id: str | None) -> int:
+        """Delete the data of a thread; return the number of removed items.
+
+        Args:
+            thread_id: the thread.
+            user_id: its user. Episodes of other users in a thread of the same id are kept.
+
+        Raises:
+            NamespaceError: the user must be named.
+            StorageError: data is left; call it again.
+        """
         core = self._core
         core.refresh(at_once=True)
         others = core.lifecycle.others(thread_id, user_id)
@@ -318,10 +346,8 @@ class Forgetting:
             if mine:
                 others |= {run for run, owner in owners.items() if owner not in ("", mine)}
             known = core.episodes.names(thread_id, others)
-        contributors = {contributor(thread_id, mine)}
-        for run, owner in owners.items():
-            if run not in others:
-                contributors.add(contributor(thread_id, owner or None))
+        own = [owner for run, owner in owners.items() if run not in others]
+        contributors = {contributor(thread_id, owner or None) for owner in (mine, *own)}
         if not others:
             # Data of the thread that was learned before its user was named.
             contributors.add(contributor(thread_id, None))
@@ -343,13 +369,11 @@ class Forgetting:
             if namespace is not None:
                 namespaces.add(namespace)
         if runs and not namespaces:
-            raise NamespaceError(
-                f"The namespace {core.users.namespace!r} needs a user id, and whose thread {thread_id!r} is was not "
-                "kept in this folder. Pass user_id=…"
-            )
+            raise core.users.owner_unknown(f"thread {thread_id!r}")
         return namespaces
 
     def old(self, _: Job) -> str:
+        """Delete the data older than the retention; the answer of this job is empty."""
         core, before = self._core, self._core.now() - (self._retention or 0.0)
         gone = Forgotten(runs=self._older(before), before=before)
         steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone)]
@@ -368,15 +392,20 @@ class Forgetting:
             # Data from before the retention was set counts as new from now on.
             if ages.began is None:
                 core.apply(None, [LastSeen([], core.hour())])
-            graph, began = core.graph, ages.began or 0
-            names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}
-            for row in graph.value_contributors.rows.values():
-                for contributors in row.values():
-                    names.update(contributors.runs)
-            return {name for name in names if ages.hours.get(name, began) < first}
+            began = ages.began or 0
+            return {name for name in self._names(ages) if ages.hours.get(name, began) < first}
+
+    def _names(self, ages: Ages) -> set[str]:
+        """Return the digests of all runs, requests and threads of which data is kept. The caller holds the lock."""
+        core, graph = self._core, self._core.graph
+        names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}
+        for row in graph.value_contributors.rows.values():
+            for contributors in row.values():
+                names.update(contributors.runs)
+        return names
 
     def _rows(self, user: User, gone: Forgotten) -> list[Callable[[], int]]:
-        return [partial(each.forget, user, gone) for each in self._core.listeners]
+        return [partial(method.forget, user, gone) for method in self._core.listeners]
 
     def _all(self, steps: list[Callable[[], int]], last: Callable[[], int] | None = None) -> int:
         """Do all steps, and the last one if all others succeeded; return the number of removed items, or raise the

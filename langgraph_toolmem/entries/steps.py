@@ -186,7 +186,7 @@ class Reflection(Step[Method]):
         if not core.read_only:  # feedback on the thread is about the last answer that the user saw: the error
             with core.lock:
                 core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
-        score, comment = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
+        score, comment = core.feedback_of(run.digest, core.owner_of(run.digest, user.digest))
         if score is None:
             comment = f"the run ended with {type(error).__name__}"
         self.method.ended(EndedRun(run, user, score, comment))

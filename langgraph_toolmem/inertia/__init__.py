@@ -33,7 +33,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, fraction_of
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
@@ -238,7 +238,7 @@ class Inertia(Method):
         with core.lock:
             if tools is not None:
                 core.catalogue.adopt(tools)
-            state, _ = core.lifecycle.learn(run, user, specs=tools, inertia={"policy": chosen})
+            state = core.lifecycle.learn(run, user, specs=tools, inertia={"policy": chosen}).state
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             self._log_declarations(chosen, tools)
@@ -406,7 +406,7 @@ class Inertia(Method):
     def _draw(self, kind: str, *parts: str | int) -> float:
         """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the parts of a history."""
         # Not on ids, which are drawn anew in every process: equal histories give equal decisions.
-        return int(digest(kind, self._seed, self.core.graph.turns, *parts)[:8], 16) / 0x100000000
+        return fraction_of(kind, self._seed, self.core.graph.turns, *parts)
 
     # --- learning ---
 

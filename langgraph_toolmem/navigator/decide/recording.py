@@ -149,7 +149,7 @@ class DecisionLog(Database):
         lines: dict[str, None] = {}
         for run, user, line in self.ask("SELECT run, user, line FROM decisions WHERE good ORDER BY seq"):
             if (run, user) not in is_chosen:
-                score = self._core.verdict_of(run, user or None)[0]
+                score = self._core.feedback_of(run, user or None).score
                 is_chosen[run, user] = min_score is None or (score is not None and score >= min_score)
             if is_chosen[run, user]:
                 lines[line] = None
