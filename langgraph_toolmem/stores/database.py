@@ -196,6 +196,19 @@ class Database:
         if busy:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
 
+    def rebuild_indexes(self) -> None:
+        """Rebuild the indexes of this owner's tables from their rows.
+
+        Raises:
+            StorageError: two rows have the same key; the next access repairs the file.
+        """
+        with self.opened(math.inf) as database:
+            try:
+                for name in self.tables:
+                    database.execute(f"REINDEX {name}")
+            except sqlite3.IntegrityError as error:
+                raise sqlite3.DatabaseError(f"an index cannot be rebuilt: {error}") from error
+
     def close(self) -> None:
         with self.lock:
             self._closed = True
