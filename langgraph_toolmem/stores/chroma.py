@@ -291,10 +291,17 @@ class ChromaAccess:
             # All in-memory clients of a process see one database: a number keeps their collections apart.
             self.prefix = f"tm{next(_numbers)}"
         self.closed = threading.Event()
-        place = f"#{next(_numbers)}" if self.folder is None else os.path.realpath(self.folder)
+        self.shared = self._share()
+
+    def _share(self) -> SharedClient:
+        """Return the client that this store shares with others of the process on its folder, or its own."""
+        place = f"#{next(_numbers)}"
+        if self.folder is not None:
+            place = os.path.realpath(self.folder)
         with _clients_lock:
-            self.shared = _clients.setdefault(place, SharedClient())
-            self.shared.uses.add(self.closed)
+            shared = _clients.setdefault(place, SharedClient())
+            shared.uses.add(self.closed)
+        return shared
 
     @property
     def _in_memory(self) -> bool:
@@ -324,27 +331,40 @@ class ChromaAccess:
     def opened(self, doing: str) -> Iterator[Any]:
         """Yield the client, opened at first use. It is not closed inside; errors name the place and a remedy."""
         self.refuse_if_closed()
-        shared, thread = self.shared, threading.get_ident()
+        shared = self.shared
         if self.folder is not None and shared.client is not None:
             if len(shared.collections) > CHROMA_LIMITS.open_collections:
                 self.close_client()
+        with self._inside():
+            self._open_client()
+            with self._translated(doing):
+                yield shared.client
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Keep the client from being closed by another thread."""
+        shared, thread = self.shared, threading.get_ident()
         with shared.changed:
             nested = thread in shared.inside  # in a finalizer or a signal handler
             while shared.closing and not nested:
                 shared.changed.wait()
             shared.inside.add(thread)
         try:
-            if shared.client is None:
-                with shared.lock, self._translated("open"):
-                    if shared.client is None:
-                        shared.client = self._open()
-            with self._translated(doing):
-                yield shared.client
+            yield
         finally:
             if not nested:
                 with shared.changed:
                     shared.inside.discard(thread)
                     shared.changed.notify_all()
+
+    def _open_client(self) -> None:
+        """Open the client unless it is open; the thread is inside."""
+        shared = self.shared
+        if shared.client is None:
+            with shared.lock, self._translated("open"):
+                # Another thread may have opened it while this one waited for the lock.
+                if shared.client is None:
+                    shared.client = self._open()
 
     def refuse_if_closed(self) -> None:
         """Raise StorageError if the store was closed, or Chroma was opened before a fork."""
@@ -382,15 +402,22 @@ class ChromaAccess:
             shared_systems: Mapping[str, Any] = getattr(SharedSystemClient, "_identifier_to_system", {})
             in_memory = shared_systems.get("ephemeral")
             return chromadb.EphemeralClient(settings=Settings() if in_memory is None else in_memory.settings)
+        return self._open_folder(self.folder)
+
+    def _open_folder(self, folder: Path) -> Any:
+        """Return a new client on a folder; a damaged one is renamed first."""
+        import chromadb
+        from chromadb.api.shared_system_client import SharedSystemClient
+
         settings = _settings().model_copy()  # Chroma changes it
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._quarantine(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._quarantine(folder)
         # Counted before the files are read: writes meanwhile are noticed later.
-        shared.state = self._turns()
-        shared.opened = time.monotonic()
+        self.shared.state = self._turns()
+        self.shared.opened = time.monotonic()
         try:
             with self.alone():
-                return chromadb.PersistentClient(path=self.folder, settings=settings)
+                return chromadb.PersistentClient(path=folder, settings=settings)
         except BaseException:
             if all(each.client is None for each in list(_clients.values())):
                 SharedSystemClient.clear_system_cache()  # otherwise Chroma keeps the files that it could not open
@@ -479,17 +506,11 @@ class ChromaAccess:
 
     def close_client(self, *, vacuum: bool = False) -> None:
         """Close the client when no thread is inside; the next call opens it again."""
-        shared = self.shared
         if self.is_forked():
             return  # closing would wait for threads of the parent
-        with shared.changed:
-            if threading.get_ident() in shared.inside:
-                return
-            while shared.closing:
-                shared.changed.wait()
-            shared.closing = True
-            while shared.inside:
-                shared.changed.wait()
+        if not self._begin_closing():
+            return
+        shared = self.shared
         try:
             with shared.lock, self._translated("close"):
                 client, shared.client = shared.client, None
@@ -497,17 +518,30 @@ class ChromaAccess:
                 shared.seen.clear()
                 if client is None or self.given:
                     return
-                if self.folder is None or shared.writer is None or not self.folder.exists():
+                if not self.is_writing() or self.folder is None or not self.folder.exists():
                     _close(client)
                     return
                 with self.alone():
                     _close(client)
-                    del client
+                    del client  # its files are cleaned, so nothing of it may be left that writes them
                     _clean(self.folder, vacuum=vacuum)
         finally:
             with shared.changed:
                 shared.closing = False
                 shared.changed.notify_all()
+
+    def _begin_closing(self) -> bool:
+        """Keep threads out of the client and wait for those inside; return False if this thread is one of them."""
+        shared = self.shared
+        with shared.changed:
+            if threading.get_ident() in shared.inside:
+                return False
+            while shared.closing:
+                shared.changed.wait()
+            shared.closing = True
+            while shared.inside:
+                shared.changed.wait()
+        return True
 
     # --- the right to write ---
 

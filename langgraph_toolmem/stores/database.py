@@ -52,11 +52,14 @@ MAX_NUMBER: Final = 1 << 62
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
-_inherited: list[sqlite3.Connection] = []  # of a parent process: must not even be closed in this one
+# Connections of a parent process: SQLite forbids using them in a child, and closing them too.
+_inherited: list[sqlite3.Connection] = []
 _every: Final[WeakSet[Database]] = WeakSet()
 _opening: Final = threads.lock()
-_known: Final[dict[str, str]] = {}  # the tables of all owners that are imported
+_known: Final[dict[str, str]] = {}
+"""The tables of all owners that are imported: name -> columns."""
 _held: list[Any] = []
+"""Locks that a fork takes before it, and releases in the parent after it."""
 
 
 class _Connection(sqlite3.Connection):
@@ -124,6 +127,7 @@ class Database:
         return self._database is None and (self.path is None or _file(self.path) is None)
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; after damage, those of the repaired file. Empty if nothing was written yet."""
         if self.read_only and self._database is None and self.path is not None:
             return query_readonly(self.path, sql, values) or []
         if self.empty:
@@ -141,6 +145,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection in a transaction, which an error in the block rolls back."""
         with self.opened() as database:
             try:
                 if database.in_transaction:  # an interrupt ended the last one before its end
@@ -240,16 +245,25 @@ class Database:
             return self._connect(":memory:")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _opening:
+            lost = None
             # A process loses its locks on a file when it closes it, so files are read only while they are not open.
-            seen = _file(self.path)
-            others_have_it = any(each._file == seen and each._database is not None for each in list(_every))
-            lost = None if others_have_it else find_lost_frames(self.path)
+            if not self._is_open_elsewhere():
+                lost = find_lost_frames(self.path)
             connection = self._open_or_replace(self.path)
             self._file = _file(self.path)
             self._doubted = False
             if lost is not None:
                 self._say(_restore(lost, self.path, connection))
         return connection
+
+    def _is_open_elsewhere(self) -> bool:
+        """Return True if another owner in this process has the file open."""
+        assert self.path is not None
+        seen = _file(self.path)
+        for other in list(_every):
+            if other._file == seen and other._database is not None:
+                return True
+        return False
 
     def _open_or_replace(self, path: Path) -> sqlite3.Connection:
         seen = _file(path)
@@ -394,12 +408,11 @@ def readable_rows(
             start = None
         except sqlite3.DatabaseError:
             # Python reads one row ahead, so the row before the damage was lost with it.
-            row_before = None
             with suppress(sqlite3.DatabaseError):
-                row_before = _row_from(database, f"{sql} LIMIT 1", last + 1)
-            if row_before is not None:
-                last = row_before[0]
-                rows[last] = tuple(row_before[1:])
+                for number, *row in database.execute(f"{sql} LIMIT 1", (last + 1,)).fetchall():
+                    refuse_circles(number, last)
+                    last = number
+                    rows[number] = tuple(row)
             start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
             if start != last + 1:
                 lost.append(range(last + 1, start or MAX_NUMBER))
@@ -421,28 +434,34 @@ def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[
     If two pages changed places, reading in order skips the whole pages between them. A look-up of a number finds its
     own page. Numbers before the first row are not returned, because rows in a snapshot are deleted there.
     """
-    missing = list[range]()
-    most = 20_000  # limit of looked-up numbers of a gap: 0.1 s
-    last = 0
-    for number in sorted(rows):
-        if number > last + 1:
-            missing.append(range(max(last + 1, number - most), number))
-        last = number
     lost = list[range]()
-    for gap in missing:
+    for gap in _gaps_between(sorted(rows)):
         begin = gap.start
         for number in gap:
+            row = None
             with suppress(sqlite3.DatabaseError):
                 row = database.execute(sql, (number,)).fetchone()
-                if row is not None:
-                    rows[number] = row
-                    if begin < number:
-                        lost.append(range(begin, number))
-                    begin = number + 1
+            if row is not None:
+                rows[number] = row
+                if begin < number:
+                    lost.append(range(begin, number))
+                begin = number + 1
         if begin < gap.stop:
             lost.append(range(begin, gap.stop))
     first = min(rows, default=MAX_NUMBER)
     return [gap for gap in lost if gap.start > first]
+
+
+def _gaps_between(numbers: Sequence[int]) -> list[range]:
+    """Return the numbers that are missing before and between sorted ones; of a long gap, those at its end."""
+    most = 20_000  # limit of looked-up numbers of a gap: 0.1 s
+    gaps = list[range]()
+    last = 0
+    for number in numbers:
+        if number > last + 1:
+            gaps.append(range(max(last + 1, number - most), number))
+        last = number
+    return gaps
 
 
 def refuse_circles(number: int, last: int) -> None:
@@ -521,23 +540,37 @@ def _check(database: sqlite3.Connection, name: str) -> bool:
     schema = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     # Then the mark: another process may make both between the two.
     [(mark,)] = database.execute("PRAGMA application_id").fetchall()
-    [(version,)] = database.execute("PRAGMA user_version").fetchall()
-    if mark != APPLICATION_ID and (mark or schema):
+    is_ours = bool(mark == APPLICATION_ID)
+    if is_ours:
+        _check_version(database, name)
+    elif mark or schema:
         raise StorageError(f"{name} is a database of another program; move it away.")
-    if mark == APPLICATION_ID and version != DATABASE_FORMAT:
-        of, advice = "an older", "begin in a new folder"
-        if version > DATABASE_FORMAT:
-            of, advice = "a newer", "update it"
-        raise StorageError(f"{name} was written by {of} version of this package (format {version}); {advice}.")
-    has_numbers = False
+    tables = set()
     for kind, table, sql in schema:
         _check_part(kind, table, sql)
-        has_numbers = has_numbers or table == "sqlite_sequence"
-    if has_numbers:
-        usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {MAX_NUMBER}"
-        if database.execute(f"SELECT 1 FROM sqlite_sequence WHERE NOT ({usable}) LIMIT 1").fetchone():
-            raise sqlite3.DatabaseError("the number of the last row is none")
-    return bool(mark == APPLICATION_ID)
+        tables.add(table)
+    # Only now, because a query may run code of a hostile schema.
+    if "sqlite_sequence" in tables:
+        _check_last_numbers(database)
+    return is_ours
+
+
+def _check_version(database: sqlite3.Connection, name: str) -> None:
+    """Raise StorageError if another release wrote a file."""
+    [(version,)] = database.execute("PRAGMA user_version").fetchall()
+    if version == DATABASE_FORMAT:
+        return
+    of, advice = "an older", "begin in a new folder"
+    if version > DATABASE_FORMAT:
+        of, advice = "a newer", "update it"
+    raise StorageError(f"{name} was written by {of} version of this package (format {version}); {advice}.")
+
+
+def _check_last_numbers(database: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError if the number of a table's last row is impossible: the next row could have none."""
+    usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {MAX_NUMBER}"
+    if database.execute(f"SELECT 1 FROM sqlite_sequence WHERE NOT ({usable}) LIMIT 1").fetchone():
+        raise sqlite3.DatabaseError("the number of the last row is none")
 
 
 def _check_part(kind: Any, name: Any, sql: Any) -> None:
@@ -612,14 +645,19 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
             new.execute(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
             gaps: list[range] = []
             for row in readable_rows(old, name, gaps=gaps):
-                places = []
-                for value in row:
-                    places.append("CAST(? AS TEXT)" if isinstance(value, bytes) else "?")
-                with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):  # violates a constraint of its table
-                    new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join(places)})", row)
+                _insert(new, name, row)
             for gap in gaps:
                 lost += f"; {name} {_span(gap)} cannot be read"
     return new.total_changes - before, lost
+
+
+def _insert(new: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
+    """Insert a row whose texts are bytes, unless it violates a constraint of its table."""
+    places = []
+    for value in row:
+        places.append("CAST(? AS TEXT)" if isinstance(value, bytes) else "?")
+    with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):
+        new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join(places)})", row)
 
 
 def _span(numbers: range) -> str:
@@ -701,6 +739,7 @@ def find_lost_frames(path: Path) -> LostFrames | None:
         return None
     head = _read_head(log)
     if not head.whole:
+        # The index next to the log has the same salts: without them frames of an older log cannot be told apart.
         if salts is None:
             return None
         head.salts = salts
@@ -709,6 +748,7 @@ def find_lost_frames(path: Path) -> LostFrames | None:
         return None
     frames = list(_frames(log, head))
     wanted = _last_commit(frames)
+    # Frames that were cut off are missing in the log, and the index still counts them.
     if head.salts == salts:
         wanted = max(committed, wanted)
     taken = 0  # by SQLite

@@ -154,6 +154,21 @@ class StoredRow:
     row: Row | None
 
 
+@dataclass(slots=True)
+class _Written:
+    """The result of writing rows.
+
+    Attributes:
+        others: rows that other processes wrote before.
+        numbers: of these and of the written rows.
+        last_is_new: False if the last row was there already, under its key.
+    """
+
+    others: list[StoredRow]
+    numbers: list[int]
+    last_is_new: bool = False
+
+
 def read_rows(found: Iterable[Sequence[Any]]) -> list[StoredRow]:
     """Read rows of the columns of `_SELECT_EVENTS`; raise sqlite3.DatabaseError if their numbers do not increase."""
     rows = list[StoredRow]()
@@ -360,6 +375,7 @@ class EventStore:
         self._apply_rows(rows)
 
     def _load_snapshot(self) -> None:
+        """Fill the graph from the newer readable snapshot; rename the others."""
         self.upto = self._snapshot_upto = 0
         if self.folder is None:
             return
@@ -411,10 +427,7 @@ class EventStore:
                     left_out.append(f"{stored.seq} (key {stored.key}, {why})")
                 self.upto = stored.seq
         if left_out:
-            named = ", ".join(left_out[: EVENT_LIMITS.named])
-            others = len(left_out) - EVENT_LIMITS.named
-            if others > 0:
-                named += f" and {others:,} more"
+            named = _first_of(left_out, "more")
             self.say(f"{len(left_out):,} events of {NAME} cannot be read and are left out: number {named}")
 
     def refresh(self) -> None:
@@ -434,20 +447,28 @@ class EventStore:
             self._degrade(error)
 
     def _is_news(self) -> bool:
+        """Return True if other processes may have written rows since the last call."""
         assert self.database is not None
         if self.news:
             self.news = False
             return True
         if self.read_only:
-            now = self._clock()
-            if now - self._polled < EVENT_LIMITS.poll_seconds:
-                return False
-            self._polled = now
-            return True
+            return self._is_poll_due()
         if self.folder is None or self._clock() < self._retry or self.database.empty:
             return False
+        return self._is_changed(self.database)
+
+    def _is_poll_due(self) -> bool:
+        # A reader does not keep the file open, so it cannot ask SQLite for changes.
+        now = self._clock()
+        if now - self._polled < EVENT_LIMITS.poll_seconds:
+            return False
+        self._polled = now
+        return True
+
+    def _is_changed(self, log: EventLog) -> bool:
         # SQLite changes this number when another connection wrote, without reading the table.
-        with self.database.opened() as database:
+        with log.opened() as database:
             version = id(database), database.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
             return False
@@ -518,32 +539,36 @@ class EventStore:
         if self._clock() < self._retry:
             self._unsaved = rows[-EVENT_LIMITS.unsaved :]
             return True
-        new = False  # the last row
         try:
-            with self.database.writing() as database:
-                others = read_rows(database.execute(f"{_SELECT_EVENTS} WHERE seq > ? ORDER BY seq", (self.upto,)))
-                [(given,)] = database.execute(_LAST_SEQ)
-                if given < self.upto:  # the file was lost: numbers are never reused
-                    database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
-                    database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
-                numbers = [stored.seq for stored in others]
-                for unsaved in rows:
-                    inserted = database.execute(INSERT, unsaved.columns())
-                    new = inserted.rowcount == 1
-                    if new:
-                        numbers.append(inserted.lastrowid or 0)
+            written = self._write(self.database, rows)
         except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
             self._unsaved = rows[-EVENT_LIMITS.unsaved :]
             return True
         self._unsaved.clear()
-        last = max(numbers, default=self.upto)
-        if last != self.upto + len(numbers):
+        last = max(written.numbers, default=self.upto)
+        if last != self.upto + len(written.numbers):
             self._reload()  # rows that were not applied here were deleted; the new row is applied with the others
-            return new
-        self._apply_rows(others)
-        self.upto = last
-        return new
+        else:
+            self._apply_rows(written.others)
+            self.upto = last
+        return written.last_is_new
+
+    def _write(self, log: EventLog, rows: Sequence[Row]) -> _Written:
+        """Write rows in one transaction, and read those that others wrote before them."""
+        with log.writing() as database:
+            others = read_rows(database.execute(f"{_SELECT_EVENTS} WHERE seq > ? ORDER BY seq", (self.upto,)))
+            [(given,)] = database.execute(_LAST_SEQ)
+            if given < self.upto:  # the file was lost: numbers are never reused
+                database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
+                database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
+            written = _Written(others, [stored.seq for stored in others])
+            for row in rows:
+                inserted = database.execute(INSERT, row.columns())
+                written.last_is_new = inserted.rowcount == 1
+                if written.last_is_new:
+                    written.numbers.append(inserted.lastrowid or 0)
+        return written
 
     def _degrade(self, error: Exception) -> None:
         self._retry = self._clock() + EVENT_LIMITS.retry_seconds
@@ -599,18 +624,22 @@ class EventStore:
             # Rows are deleted below, so the snapshot must be readable.
             snapshot.check(data)
             try:
-                draft = snapshot.write_draft(folder / SNAPSHOT, data)
-                try:
-                    replaced = self._replace_snapshot(database, draft, upto, alone=alone)
-                finally:
-                    draft.unlink(missing_ok=True)
+                replaced = self._replace_snapshot(folder / SNAPSHOT, database, data, upto, alone=alone)
             except OSError as error:
                 raise StorageError(f"{folder / SNAPSHOT} cannot be written: {error.strerror or error}") from error
             if replaced:
                 self._snapshot_upto = upto
                 self._snapshot_bytes = len(data)
 
-    def _replace_snapshot(self, database: EventLog, draft: Path, upto: int, *, alone: bool) -> bool:
+    def _replace_snapshot(self, path: Path, database: EventLog, data: bytes, upto: int, *, alone: bool) -> bool:
+        """Write a draft next to the snapshot, and put it in its place; return as `_put_in_place`."""
+        draft = snapshot.write_draft(path, data)
+        try:
+            return self._put_in_place(database, draft, upto, alone=alone)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _put_in_place(self, database: EventLog, draft: Path, upto: int, *, alone: bool) -> bool:
         """Put a draft in place and delete rows, in one transaction.
 
         Returns:
@@ -729,11 +758,17 @@ class EventStore:
 
 def left_out_in_words(names: Sequence[str]) -> str:
     """Return a sentence without a full stop on rows of a snapshot with another shape than their table's."""
-    named = ", ".join(names[: EVENT_LIMITS.named])
-    others = len(names) - EVENT_LIMITS.named
-    if others > 0:
-        named += f" and {others:,} more"
+    named = _first_of(names, "more")
     return f"rows of {SNAPSHOT} have not the shape of their table, {len(names):,} are left out: {named}"
+
+
+def _first_of(names: Sequence[str], more: str) -> str:
+    """Return the first names and the number of the others, such as "4, 7 and 12 more"."""
+    first = ", ".join(names[: EVENT_LIMITS.named])
+    others = len(names) - EVENT_LIMITS.named
+    if others <= 0:
+        return first
+    return f"{first} and {others:,} {more}"
 
 
 def _missing_numbers(upto: int, rows: Sequence[StoredRow]) -> str:
@@ -746,11 +781,7 @@ def _missing_numbers(upto: int, rows: Sequence[StoredRow]) -> str:
         elif row.seq > last + 2:
             ranges.append(f"{last + 1:,} to {row.seq - 1:,}")
         last = row.seq
-    named = ", ".join(ranges[: EVENT_LIMITS.named])
-    others = len(ranges) - EVENT_LIMITS.named
-    if others > 0:
-        named += f" and {others:,} more ranges"
-    return named
+    return _first_of(ranges, "more ranges")
 
 
 def _upto_of_snapshot(rows: sqlite3.Connection) -> int:
@@ -785,31 +816,48 @@ def inspect_folder(folder: Path, tables: Iterable[type[Table]] = ()) -> dict[str
     ``why`` is the damage of a file, or "". ``left_out`` names the rows of the given tables with another shape.
     ``mixes_users`` is True if the values of several threads are kept, and all runs were without a user id.
     """
-    state, log = folder / SNAPSHOT, folder / NAME
-    found: dict[str, Any] = {"snapshot": None, "events": None}
     graph = ToolGraph(tables)
-    if state.exists():
-        found["snapshot"] = {"bytes": state.stat().st_size, "why": "", "upto": None, "left_out": []}
-        try:
-            content = snapshot.read_file(state)
-            graph.load(content["state"])
-            found["snapshot"]["upto"] = content["upto"]
-            found["snapshot"]["left_out"] = graph.left_out
-        except Exception as error:  # noqa: BLE001 - whatever is in it
-            found["snapshot"]["why"] = str(error)
-    if log.exists():
-        found["events"] = {"bytes": log.stat().st_size, "why": damage(log) or "", "rows": None, "damaged": []}
-        if not found["events"]["why"]:
-            rows = read_rows(query_readonly(log, f"{_SELECT_EVENTS} ORDER BY seq") or [])
-            found["events"]["rows"] = len(rows)
-            found["events"]["damaged"] = [stored.seq for stored in rows if stored.row is None]
-            for stored in rows:
-                if stored.row is not None:  # rows that are also in the snapshot count once
-                    apply_row(graph, stored.row)
+    found: dict[str, Any] = {
+        "snapshot": _inspect_snapshot(folder / SNAPSHOT, graph),
+        "events": _inspect_log(folder / NAME, graph),
+    }
     aside = sorted(folder.glob("*.corrupt-*"))
     found["mixes_users"] = graph.mixes_users
     found["quarantined"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
     return found
+
+
+def _inspect_snapshot(path: Path, graph: ToolGraph) -> dict[str, Any] | None:
+    """Load a snapshot into an empty graph and describe it; None without a file."""
+    if not path.exists():
+        return None
+    described: dict[str, Any] = {"bytes": path.stat().st_size, "why": "", "upto": None, "left_out": []}
+    try:
+        content = snapshot.read_file(path)
+        graph.load(content["state"])
+        described["upto"] = content["upto"]
+        described["left_out"] = graph.left_out
+    except Exception as error:  # noqa: BLE001 - whatever is in it
+        described["why"] = str(error)
+    return described
+
+
+def _inspect_log(path: Path, graph: ToolGraph) -> dict[str, Any] | None:
+    """Apply the rows of an event log to a graph and describe them; None without a file."""
+    if not path.exists():
+        return None
+    why = damage(path) or ""
+    described: dict[str, Any] = {"bytes": path.stat().st_size, "why": why, "rows": None, "damaged": []}
+    if why:
+        return described
+    rows = read_rows(query_readonly(path, f"{_SELECT_EVENTS} ORDER BY seq") or [])
+    described["rows"] = len(rows)
+    for stored in rows:
+        if stored.row is None:
+            described["damaged"].append(stored.seq)
+        else:  # a row that is also in the snapshot counts once, by its key
+            apply_row(graph, stored.row)
+    return described
 
 
 def _size(path: Path) -> int:

@@ -28,7 +28,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores.chroma import CHROMA_LIMITS, DATABASE, LOCK_ADVICE, CollectionLabel, is_failure_of_chroma
+from langgraph_toolmem.stores.chroma import (
+    CHROMA_LIMITS,
+    DATABASE,
+    LOCK_ADVICE,
+    ChromaAccess,
+    CollectionLabel,
+    is_failure_of_chroma,
+)
 from langgraph_toolmem.stores.database import opened_readonly
 from langgraph_toolmem.stores.row_table import (
     ALL_ROWS,
@@ -113,16 +120,9 @@ class IndexedVectors(VectorStore):
         vectors: Mapping[str, Sequence[float]] | None = None,
         seen: int | None = None,
     ) -> None:
-        given = vectors or {}
         rows = {item.id: _new_row(item) for item in items}
-        known: dict[str, Sequence[float]] = {}
-        unknown: dict[str, str] = {}
-        for row in rows.values():
-            if row.id in given:
-                known[row.key] = given[row.id]
-        for row in rows.values():
-            if row.key not in known:
-                unknown[row.key] = row.text
+        known = _vectors_by_key(rows.values(), vectors or {})
+        unknown = {row.key: row.text for row in rows.values() if row.key not in known}
         writes = self._may_index()
         if writes:  # first, so that a failing embedder changes nothing
             self._on(kind, "open", ignore, None, self.embedder.dimension())
@@ -287,24 +287,24 @@ class IndexedVectors(VectorStore):
             del new[key]
         gone = {each.key for each in stale}
         gone -= self.table.live(self._name(kind), gone)
-        missing = {key: row.text for key, row in new.items() if key not in vectors}
+        if new:
+            self._add_vectors(kind, new.values(), stale, vectors)
+        if new or gone:
+            write = _IndexWrite(self.chroma, list(new.values()), list(gone), vectors)
+            dimension = self.embedder.dimension() if new else None
+            self._on(kind, "write", write, None, dimension, make=bool(new))
+
+    def _add_vectors(
+        self, kind: str, rows: Iterable[TextRow], stale: Sequence[StaleKey], vectors: dict[str, Sequence[float]]
+    ) -> None:
+        """Add the missing vectors of rows, by key: those that their texts had in another part, otherwise new ones."""
+        missing = {row.key: row.text for row in rows if row.key not in vectors}
         if missing and stale:
             moved = self._moved_vectors(kind, list(missing), stale)
             vectors |= moved
             for key in moved:
                 del missing[key]
         vectors |= self.embedder.of(missing)
-
-        def write(collection: Any) -> None:
-            with self.chroma.alone():
-                if new:
-                    _upsert(collection, list(new.values()), vectors)
-                if gone:
-                    collection.delete(ids=list(gone))
-
-        if new or gone:
-            dimension = self.embedder.dimension() if new else None
-            self._on(kind, "write", write, None, dimension, make=bool(new))
 
     def _moved_vectors(self, kind: str, keys: Sequence[str], stale: Sequence[StaleKey]) -> dict[str, Sequence[float]]:
         """Return the vectors of texts that moved to another part: they are stored under their old keys."""
@@ -429,10 +429,9 @@ class IndexedVectors(VectorStore):
         if part and len(near) < k <= len(distances):  # other parts crowd it out, or it has no more
             # Up to so many texts of a part are compared one by one; of more, Chroma's filter finds the nearest.
             most = 200
-            keys = self.table.keys_of_part(name, part, most + 1)
-            if len(keys) > len(near):
-                search.keys, search.part = keys, part
-                compare = search.compare if len(keys) <= most else search.ask_filtered
+            search.part, search.keys = part, self.table.keys_of_part(name, part, most + 1)
+            if len(search.keys) > len(near):
+                compare = search.compare if len(search.keys) <= most else search.ask_filtered
                 near = self._best_of_part(name, self._on(kind, "search", compare, nothing), k, part)
         if not distances and self.table.count(name):
             self.at_behind(name)
@@ -559,6 +558,7 @@ class IndexedVectors(VectorStore):
         return shared.seen[name].indexed
 
     def _collection(self, client: Any, kind: str, dimension: int | None = None, *, make: bool = False) -> Any | None:
+        """See `VectorStore`. The first time, the index is loaded, and a reader counts its texts."""
         name, shared = self._name(kind), self.chroma.shared
         if self.chroma.folder is None or name in shared.collections:
             return super()._collection(client, kind, dimension, make=make)
@@ -568,11 +568,18 @@ class IndexedVectors(VectorStore):
             if collection is not None and not make:
                 _load(collection, shared.collections[name].label.dimension)
         shared.seen[name] = progress
-        if collection is not None and shared.writer is None and name not in shared.counted:
-            shared.counted.add(name)
-            if collection.count() < self.table.count_keys(name, indexed=True):
-                self.at_behind(name)
+        if collection is not None and shared.writer is None:
+            self._count_once(name, collection)
         return collection
+
+    def _count_once(self, name: str, collection: Any) -> None:
+        """Leave a job to the writing process if the index lacks texts; once in this process."""
+        counted = self.chroma.shared.counted
+        if name in counted:
+            return
+        counted.add(name)
+        if collection.count() < self.table.count_keys(name, indexed=True):
+            self.at_behind(name)
 
     def _on(
         self,
@@ -589,6 +596,23 @@ class IndexedVectors(VectorStore):
             self.chroma.refuse_if_closed()
             return missing  # reading must not create files
         return super()._on(kind, doing, action, missing, dimension, make=make)
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexWrite:
+    """A change of an index: rows of texts to add, with their vectors by key, and keys to delete."""
+
+    chroma: ChromaAccess
+    new: Sequence[TextRow]
+    gone: list[str]
+    vectors: Mapping[str, Sequence[float]]
+
+    def __call__(self, collection: Any) -> None:
+        with self.chroma.alone():
+            if self.new:
+                _upsert(collection, self.new, self.vectors)
+            if self.gone:
+                collection.delete(ids=self.gone)
 
 
 @dataclass(slots=True)
@@ -681,6 +705,15 @@ def _upsert(collection: Any, rows: Sequence[TextRow], vectors: Mapping[str, Sequ
     collection.upsert(ids=keys, embeddings=DIRECTIONS.stored(own_vectors, keys, parts), metadatas=metadatas)
 
 
+def _vectors_by_key(rows: Iterable[NewRow], given: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """Return the given vectors (by id) of rows by key: rows of one text share a vector."""
+    vectors: dict[str, Sequence[float]] = {}
+    for row in rows:
+        if row.id in given:
+            vectors[row.key] = given[row.id]
+    return vectors
+
+
 def _new_row(item: VectorItem) -> NewRow:
     metadata = {key: value for key, value in item.metadata.items() if value is not None}
     return NewRow(item.id, item.part, clean(item.text), metadata, item.owners or metadata.get(OWNERS, ()))
@@ -740,31 +773,50 @@ class OpenedCollections:
 
 
 def _open_in_child(folder: Path) -> OpenedCollections:
+    ended = _run_child(folder)
+    opened = OpenedCollections({}, {})
+    for name, result in _results_in(ended.output).items():
+        if result.isdecimal():
+            opened.counts[name] = int(result)
+        elif result == "?":
+            opened.damaged[name] = (
+                f"opening it ended the process (status {ended.status}); those after it were not opened"
+            )
+        else:
+            opened.damaged[name] = result
+    if ended.status and not opened.damaged:
+        lines = ended.errors.strip().splitlines() or ["no error"]
+        opened.damaged[DATABASE] = f"it cannot be opened: {lines[-1]}"
+    return opened
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedChild:
+    """A child process that ended or was ended, with its status and its texts."""
+
+    status: int
+    output: str
+    errors: str
+
+
+def _run_child(folder: Path) -> _EndedChild:
     minutes = 5.0
     command = [sys.executable, "-m", __name__, str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes, check=False)
-        output, status, errors = done.stdout, done.returncode, done.stderr
     except subprocess.TimeoutExpired as error:
-        output, status = str(error.stdout or b"", "utf-8", "replace"), 1
-        errors = f"no answer in {minutes:.0f} minutes"
+        return _EndedChild(1, str(error.stdout or b"", "utf-8", "replace"), f"no answer in {minutes:.0f} minutes")
+    return _EndedChild(done.returncode, done.stdout, done.stderr)
+
+
+def _results_in(output: str) -> dict[str, str]:
+    """Return the last result of each collection that `_say` printed."""
     results: dict[str, str] = {}
     for line in output.splitlines():
         name, tab, result = line.partition("\t")
         if tab:
             results[name] = result
-    opened = OpenedCollections({}, {})
-    for name, result in results.items():
-        if result.isdecimal():
-            opened.counts[name] = int(result)
-        elif result == "?":
-            opened.damaged[name] = f"opening it ended the process (status {status}); those after it were not opened"
-        else:
-            opened.damaged[name] = result
-    if status and not opened.damaged:
-        lines = errors.strip().splitlines() or ["no error"]
-        opened.damaged[DATABASE] = f"it cannot be opened: {lines[-1]}"
-    return opened
+    return results
 
 
 def _lost(memory: Path, counts: Mapping[str, int]) -> list[str]:
@@ -792,7 +844,7 @@ def _check(folder: Path) -> None:
     client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
     with closing(client):
         for listed in client.list_collections():
-            # Printed first: if opening crashes the process, the parent sees at which collection.
+            # Before it is opened: if that crashes the process, the parent sees at which collection.
             _say(listed.name, "?")
             try:
                 count = _count_and_search(client.get_collection(listed.name, embedding_function=None))

@@ -248,7 +248,8 @@ class RowTable(Database):
         for row in rows:
             if row.key in wanted:
                 found.append(row)
-            else:  # SQLite takes the key from the row, which may be damaged (`benchmarks.fuzz`, seed 500227)
+            # SQLite takes the key from the row, which may be damaged (`benchmarks.fuzz`, seed 500227).
+            elif not self._is_whole(row.number):
                 self._say_damaged(row.number)
         return found
 
@@ -306,7 +307,9 @@ class RowTable(Database):
         return [StaleKey(number, key) for number, key in self.ask(sql, (name, most))]
 
     def _rows(self, sql: str, values: Values) -> list[TextRow]:
-        """Return rows; one with damaged metadata has None there, so that its reader leaves it out."""
+        """Return the readable rows, and name the damaged ones. Damaged metadata are {}: the reader leaves such a row
+        out.
+        """
         rows = list[TextRow]()
         for number, name, key, part, text, metadata in self.ask(sql, values):
             known = _metadata(metadata)
@@ -336,7 +339,7 @@ class RowTable(Database):
         """Write rows in one transaction; each replaces the row with its id.
 
         Raises:
-            MovedError: the collection was written since its state was `seen` (`Progress.changed`).
+            MovedError: the collection was written since its state was `seen` (`IndexProgress.changed`).
         """
         replaced = """INSERT INTO stale (collection, key)
             SELECT collection, key FROM rows WHERE collection = :name AND id = :id AND key != :key"""
@@ -412,7 +415,9 @@ class RowTable(Database):
             database.execute(sql, (name or "",))
 
     def settle(self, name: str, seen: int) -> None:
-        """Record that the pending work is done, unless the collection was written since `seen` (`Progress.changed`)."""
+        """Record that the pending work is done, unless the collection was written since `seen`
+        (`IndexProgress.changed`).
+        """
         # Rows that were written after `seen` may need a scrub of their own.
         with self.writing() as database:
             over = "name = ? AND changed = ?"

@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -225,14 +225,10 @@ class SharedLog:
 
         `seconds`: for one call of the store; None means the rest of a step's patience for all calls.
         """
-        wait = _Wait(time.monotonic(), seconds)
         budget = this_step()
+        wait = _Wait(time.monotonic(), seconds, self._patience_left())
         if seconds is not None:
             self._again = 0.0
-        else:
-            wait.patience = self.patience
-            if budget is not None:
-                wait.patience -= budget.waited
         failures = self._failures
         self._wake()
         with self._changed:
@@ -248,7 +244,14 @@ class SharedLog:
             budget.waited += time.monotonic() - wait.begun
         return is_done
 
+    def _patience_left(self) -> float:
+        budget = this_step()
+        if budget is None:
+            return self.patience
+        return self.patience - budget.waited
+
     def _wake(self, after: float = 0.0) -> None:
+        """Have a round done after so many seconds, by a new thread if none runs."""
         with self._changed:
             if self.closed:
                 return
@@ -399,13 +402,8 @@ class SharedLog:
 
     def _fetch_rows(self, view: StoreView, cursors: dict[str, int]) -> _Fetched:
         fetched = _Fetched(dict(cursors))
-        wanted: list[_EventPlace] = []
-        for worker, head in view.heads.items():
-            if worker != view.me:
-                for number in range(cursors.get(worker, 0), head.events):
-                    wanted.append(_EventPlace(worker, number))
         missing: set[str] = set()
-        for some in batches(wanted, SHARED_LIMITS.page):
+        for some in batches(_unfetched(view, cursors), SHARED_LIMITS.page):
             ops = [self._items.get("log", item_key(place.number), place.worker) for place in some]
             for place, item in zip(some, self._items.batch(ops), strict=True):
                 if item is None:
@@ -424,15 +422,10 @@ class SharedLog:
         False if that snapshot was replaced meanwhile.
         """
         known, era = self.worker.cursors, self.worker.era
-        is_alone = view.latest is None and view.heads.keys() <= {view.me}
-        if known is None and is_alone and self._events.folder is not None:
-            # An empty store takes over the events of a folder that learned alone.
-            self.worker.begin()
-            if self._events.upto:  # it learned alone, and may have deleted events
-                self.snapshots.write(view)
+        if known is None and view.is_empty and self._events.folder is not None:
+            self._begin_in_empty_store(view)
             return True
-        newest = "" if view.latest is None else view.latest.era
-        if known is not None and (newest < era or (newest == era and not _is_behind(view, known))):
+        if known is not None and _can_fetch(view, known, era):
             return True
         found = self.snapshots.read(view)
         if found is None and view.latest is not None:
@@ -441,6 +434,12 @@ class SharedLog:
             return False
         self._restart(view, era, found)
         return True
+
+    def _begin_in_empty_store(self, view: StoreView) -> None:
+        """Give the events of a folder that learned alone to an empty store."""
+        self.worker.begin()
+        if self._events.upto:  # events may have been deleted, and are only in the graph
+            self.snapshots.write(view)
 
     def _restart(self, view: StoreView, era: str, found: ReadSnapshot | None) -> None:
         """Replace the graph by a snapshot, or by an empty graph."""
@@ -522,11 +521,11 @@ class SharedLog:
 
 @dataclass(slots=True)
 class _Wait:
-    """A wait for the store, by ``time.monotonic``; `seconds` is for one call, `patience` for all calls of a step."""
+    """A wait for the store, by ``time.monotonic``; `seconds` is for one call, or `patience` for all calls of a step."""
 
     begun: float
     seconds: float | None
-    patience: float = 0.0
+    patience: float
 
     def left(self, now: float, calling: float | None) -> float:
         """Return the remaining seconds, given the start of the running call."""
@@ -542,6 +541,14 @@ class _EventPlace:
     number: int
 
 
+def _unfetched(view: StoreView, cursors: dict[str, int]) -> Iterator[_EventPlace]:
+    """Yield the others' events that are in the store and not here."""
+    for worker, head in view.heads.items():
+        if worker != view.me:
+            for number in range(cursors.get(worker, 0), head.events):
+                yield _EventPlace(worker, number)
+
+
 @dataclass(slots=True)
 class _Fetched:
     """Others' events: columns of `INSERT`, the number of each worker's events here, and whether all are present."""
@@ -549,6 +556,14 @@ class _Fetched:
     cursors: dict[str, int]
     rows: list[dict[str, str | int | None]] = field(default_factory=list)
     is_whole: bool = True
+
+
+def _can_fetch(view: StoreView, cursors: dict[str, int], era: str) -> bool:
+    """Return True if a worker of an era can fetch the events that it lacks, without a snapshot."""
+    newest = ""
+    if view.latest is not None:
+        newest = view.latest.era
+    return newest < era or (newest == era and not _is_behind(view, cursors))
 
 
 def _is_behind(view: StoreView, cursors: dict[str, int]) -> bool:
@@ -684,16 +699,15 @@ class SharedSnapshots:
         name = f"{item_key(number + 1)}-{uuid.uuid4().hex}"
         cursors = {worker: captured.cursors.get(worker, 0) for worker in view.heads}
         cursors[view.me] = captured.end
-        begins, left = cursors, {}
+        before_cursors: dict[str, int] = {}
+        left: dict[str, int] = {}
         if before is not None:
-            left = before.left
-        if not alone:
-            begins = dict.fromkeys(cursors, 0)
-            if before is not None:
-                begins = {worker: before.cursors.get(worker, 0) for worker in cursors}
+            before_cursors, left = before.cursors, before.left
         era = captured.era
+        begins = {worker: before_cursors.get(worker, 0) for worker in cursors}
+        # The only snapshot: all of its events can be deleted in the logs.
         if alone:
-            era = name
+            era, begins = name, cursors
         return SharedSnapshot(
             id=name,
             era=era,
@@ -736,23 +750,33 @@ class SharedSnapshots:
 
     def _trim(self, mine: SharedSnapshot, before: SharedSnapshot | None, dead: Sequence[str], view: StoreView) -> None:
         """Delete all other snapshots except the one before in this era, events in both of them, and outdated items."""
-        stays = {mine.id}
-        if before is not None and before.era == mine.era:
-            stays.add(before.id)
-        for other in view.snapshots:
-            if other.id not in stays and (other.done or other.era < mine.era or self._is_stray(other)):
-                self._items.batch(self._items.without(other))
+        self._trim_snapshots(mine, before, view)
         self._trim_logs(mine, before)
-        ops: list[PutOp] = []
-        latest = self._now() - SHARED_LIMITS.forgotten_seconds
-        for note in self._items.notes():
-            if note.at < latest:
-                ops.append(self._items.delete("forgotten", note.id))
+        ops = self._without_old_notes()
         for worker in dead:
             ops.append(self._items.delete("workers", worker))
         # Last: if a deletion fails, the next snapshot deletes from `left` on again.
         ops.append(self._items.announce(replace(mine, left=mine.begins)))
         self._items.batch(ops)
+
+    def _trim_snapshots(self, mine: SharedSnapshot, before: SharedSnapshot | None, view: StoreView) -> None:
+        stays = {mine.id}
+        if before is not None and before.era == mine.era:
+            stays.add(before.id)
+        for other in view.snapshots:
+            # An unconfirmed one of this era has a writer that is still at work.
+            is_outdated = other.done or other.era < mine.era or self._is_stray(other)
+            if is_outdated and other.id not in stays:
+                self._items.batch(self._items.without(other))
+
+    def _without_old_notes(self) -> list[PutOp]:
+        """Return the operations that delete notes which all workers had time to read."""
+        ops: list[PutOp] = []
+        latest = self._now() - SHARED_LIMITS.forgotten_seconds
+        for note in self._items.notes():
+            if note.at < latest:
+                ops.append(self._items.delete("forgotten", note.id))
+        return ops
 
     def _trim_logs(self, mine: SharedSnapshot, before: SharedSnapshot | None) -> None:
         ends = dict(mine.begins)

@@ -186,6 +186,11 @@ class StoreView:
         return head.events
 
     @property
+    def is_empty(self) -> bool:
+        """True if there is neither a snapshot nor another worker."""
+        return not self.newest and self.heads.keys() <= {self.me}
+
+    @property
     def latest(self) -> SharedSnapshot | None:
         """The newest snapshot."""
         if not self.newest:
@@ -291,23 +296,35 @@ class SharedItems:
         """Look at the store, for a worker of a name ("" if it has none) that has sent some events."""
         mine = self.get("workers", me or "-")  # pages may miss items that change meanwhile
         workers, index, own = self.batch([self.search("workers"), self.search("index"), mine])
-        heads: dict[str, WorkerHead] = {}
-        for item in self.pages("workers", workers):
-            with suppress(KeyError, TypeError, ValueError):
-                heads[item.key] = WorkerHead.from_plain(item.value)
+        items = [*self.pages("workers", workers)]
         if own is not None:
-            with suppress(KeyError, TypeError, ValueError):
-                heads[own.key] = WorkerHead.from_plain(own.value)
-        snapshots: list[SharedSnapshot] = []
-        for item in self.pages("index", index):
-            with suppress(TypeError):
-                snapshots.append(SharedSnapshot.from_plain(item.key, item.value))
+            items.append(own)
+        heads = _heads_of(items)
+        snapshots = _snapshots_of(self.pages("index", index))
         newest = _confirmed_of_newest_era(snapshots)
         begins = dict.fromkeys(heads, 0)
         for snapshot in newest:
             for worker in heads:
                 begins[worker] = max(begins[worker], snapshot.begins.get(worker, 0))
         return StoreView(me, sent, heads, snapshots, newest, begins)
+
+
+def _heads_of(items: Iterable[Any]) -> dict[str, WorkerHead]:
+    """Return the heads of workers by name; items of another form are left out."""
+    heads: dict[str, WorkerHead] = {}
+    for item in items:
+        with suppress(KeyError, TypeError, ValueError):
+            heads[item.key] = WorkerHead.from_plain(item.value)
+    return heads
+
+
+def _snapshots_of(items: Iterable[Any]) -> list[SharedSnapshot]:
+    """Return announced snapshots; items of another form are left out."""
+    snapshots: list[SharedSnapshot] = []
+    for item in items:
+        with suppress(TypeError):
+            snapshots.append(SharedSnapshot.from_plain(item.key, item.value))
+    return snapshots
 
 
 def _confirmed_of_newest_era(snapshots: Iterable[SharedSnapshot]) -> list[SharedSnapshot]:

@@ -178,16 +178,7 @@ class VectorStore:
             embedded = self.embedder.embed_documents([item.text for item in missing])
             for item, vector in zip(missing, embedded, strict=True):
                 known[item.id] = vector
-            ids, parts, own_vectors, texts, metadatas = [], [], [], [], []
-            for item in batch:
-                ids.append(item.id)
-                parts.append(item.part)
-                own_vectors.append(known[item.id])
-                texts.append(clean(item.text))
-                metadatas.append(_metadata(item) or None)  # Chroma refuses empty metadata
-            stored = DIRECTIONS.stored(own_vectors, ids, parts)
-            columns = {"ids": ids, "embeddings": stored, "documents": texts, "metadatas": metadatas}
-            self._write(kind, "upsert", columns, self.embedder.dimension())
+            self._write(kind, "upsert", _columns_of(batch, known), self.embedder.dimension())
 
     def amend(self, kind: str, items: Sequence[VectorItem], *, seen: int | None = None) -> None:
         """Change metadata and parts of rows with unchanged texts; deleted rows stay deleted. `seen`: as above."""
@@ -548,6 +539,19 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def _count(collection: Any) -> int:
     return int(collection.count())
+
+
+def _columns_of(items: Iterable[VectorItem], vectors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return items in Chroma's columns, given the vectors of their texts by id."""
+    ids, parts, own_vectors, texts, metadatas = [], [], [], [], []
+    for item in items:
+        ids.append(item.id)
+        parts.append(item.part)
+        own_vectors.append(vectors[item.id])
+        texts.append(clean(item.text))
+        metadatas.append(_metadata(item) or None)  # Chroma refuses empty metadata
+    stored = DIRECTIONS.stored(own_vectors, ids, parts)
+    return {"ids": ids, "embeddings": stored, "documents": texts, "metadatas": metadatas}
 
 
 def _metadata(item: VectorItem) -> dict[str, Any]:
