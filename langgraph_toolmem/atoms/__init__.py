@@ -261,16 +261,14 @@ class Atoms(Method):
     def ended(self, ended: EndedRun) -> None:
         """Put the atoms of a run into the queue, unless it went wrong."""
         core, run, score = self.core, ended.run.digest, ended.score
-        has_atoms = core.has_seen(_key(run))
-        if core.read_only or not (has_atoms or self._keeps):
+        if core.read_only:
             return
         user = core.owner_of(run, ended.user.digest)
-        went_wrong = score is not None and score < GOOD
-        if self._keeps and not went_wrong:
+        if self._keeps and not _went_wrong(score):
             if self.keeping.put_run(ended, user):
                 core.count_once(_key(run), "atoms_runs")
         # Nothing is added, but feedback changes the atoms that the run gave before.
-        elif has_atoms and score is not None:
+        elif score is not None and core.has_seen(_key(run)):
             self.keeping.put_score(run, score, user, ended.user.namespace)
 
     def judged(self, judged: JudgedRun) -> None:
@@ -291,7 +289,7 @@ class Atoms(Method):
         """
         self.core.refuse_if_read_only()
         steps = 0
-        usable = [ended for ended in given.runs if ended.score is None or ended.score >= GOOD]
+        usable = [ended for ended in given.runs if not _went_wrong(ended.score)]
         for user, runs in by_namespace(usable, attrgetter("user.namespace")):
             imported = self.keeping.import_runs(runs, user)
             steps += imported.good_steps
@@ -343,6 +341,10 @@ class Atoms(Method):
         figures = {"made": made, "learned": self.core.counter("atoms_runs"), **sums}
         words = f"Atoms made of what went well: {made:,}; followed in {sums['runs']:,} runs{outcome_in_words(sums)}."
         return Section("Atoms", figures, (*shown_in_words("Atoms", sums), words))
+
+
+def _went_wrong(score: float | None) -> bool:
+    return score is not None and score < GOOD
 
 
 def _key(run: str) -> str:

@@ -336,22 +336,8 @@ class PlannedQuestion(NamedTuple):
 def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuestion:
     """Return the question as a model's plan has it, checked."""
     known = question.known.copy()
-    material = said_in(run)
-    facts: list[dict[str, str]] = []
-    for fact in step.new_facts[: PROMPT_LIMITS.facts]:
-        label, text = type_named(fact.slot), _one_line(clean(fact.value))
-        # A value that is not in the run would be filled into a call.
-        if label and 0 < len(text) <= known.max_value and text.lower() in material:
-            known.add(label, text)
-        # A secret is not in K after `add`, so it is not in an event either.
-        if text in known.values(label):
-            facts.append({"slot": label, "value": text})
-    named = []
-    for slot in step.available_slots[: PROMPT_LIMITS.known]:
-        label = type_named(slot)
-        if label:
-            named.append(label)
-    known.name(named)
+    facts = _add_facts(known, step.new_facts[: PROMPT_LIMITS.facts], said_in(run))
+    known.name(_types_named(step.available_slots[: PROMPT_LIMITS.known]))
     types = {}
     for text, label in known.texts().items():
         if len(text) >= SHORTEST:
@@ -361,6 +347,30 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuest
     goal = delexicalised(_one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
     told = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
     return PlannedQuestion(AtomQuestion(state or question.state, (goal,), known), told)
+
+
+def _types_named(slots: Iterable[str]) -> list[str]:
+    """Return a model's names of types in K's form, without those that are none."""
+    labels = []
+    for slot in slots:
+        label = type_named(slot)
+        if label:
+            labels.append(label)
+    return labels
+
+
+def _add_facts(known: Known, facts: Iterable[Fact], material: str) -> list[dict[str, str]]:
+    """Add a model's facts that are in the material to K; return those that are known then, for an event."""
+    plain: list[dict[str, str]] = []
+    for fact in facts:
+        label, text = type_named(fact.slot), _one_line(clean(fact.value))
+        # A value that is not in the run would be filled into a call.
+        if label and 0 < len(text) <= known.max_value and text.lower() in material:
+            known.add(label, text)
+        # A secret is not in K after `add`, so it is not in an event either.
+        if text in known.values(label):
+            plain.append({"slot": label, "value": text})
+    return plain
 
 
 def _one_line(text: str) -> str:

@@ -95,13 +95,13 @@ class Resolver:
         """
         # Tools of one family have similar descriptions; their parameters distinguish them.
         spec = self._tools.specs[name]
-        said = similarity(sparse(atom.about), sparse(self._tools.about(name)))
+        about = similarity(sparse(atom.about), sparse(self._tools.about(name)))
         given, takes = set(atom.arguments), set(spec.properties)
         must_fit = given | spec.required
         shared = 1.0
         if must_fit:
             shared = len(given & takes) / len(must_fit)
-        return (1 - 0.3) * said + 0.3 * shared
+        return (1 - 0.3) * about + 0.3 * shared
 
 
 Resolve = Callable[[Atom], Resolved | None]
@@ -161,22 +161,8 @@ def ranked(
         resolve: finds tools; atoms without one are left out.
         plain: if True, the published score, and several atoms of a tool.
     """
-    similarity_of = _similarity(question)
-    feasibility_of_nothing = 1.0
-    if plain:
-        # By the published formula a call that needs nothing is as feasible as one that lacks everything.
-        similarity_of, feasibility_of_nothing = _published_similarity(question), 0.0
-    feasibility_of = _feasibility(question, feasibility_of_nothing)
-    scored = []
-    for near in atoms:
-        cosine, feasible = similarity_of(near), feasibility_of(near.atom.required_slots)
-        scored.append(ScoredAtom(near, (1 - beta) * cosine + beta * feasible, cosine, feasible))
-
-    def best_first(candidate: ScoredAtom) -> tuple[float, int]:
-        return -candidate.score, -candidate.near.atom.visits
-
     hits: dict[str, AtomHit] = {}
-    for candidate in sorted(scored, key=best_first):
+    for candidate in _scored(atoms, question, beta, plain=plain):
         atom = candidate.near.atom
         # Before the atom is resolved: `resolve` reads the ledger, and most atoms are of a tool with a hit already.
         if not plain and atom.tool in hits:
@@ -202,6 +188,25 @@ def ranked(
             if len(hits) == k:
                 break
     return list(hits.values())
+
+
+def _scored(atoms: Iterable[NearAtom], question: AtomQuestion, beta: float, *, plain: bool) -> list[ScoredAtom]:
+    """Return atoms with their scores, best first; of equal ones those of more visits."""
+    similarity_of = _similarity(question)
+    feasibility_of_nothing = 1.0
+    if plain:
+        # By the published formula a call that needs nothing is as feasible as one that lacks everything.
+        similarity_of, feasibility_of_nothing = _published_similarity(question), 0.0
+    feasibility_of = _feasibility(question, feasibility_of_nothing)
+    scored = []
+    for near in atoms:
+        cosine, feasible = similarity_of(near), feasibility_of(near.atom.required_slots)
+        scored.append(ScoredAtom(near, (1 - beta) * cosine + beta * feasible, cosine, feasible))
+
+    def best_first(candidate: ScoredAtom) -> tuple[float, int]:
+        return -candidate.score, -candidate.near.atom.visits
+
+    return sorted(scored, key=best_first)
 
 
 def _similarity(question: AtomQuestion) -> Callable[[NearAtom], float]:

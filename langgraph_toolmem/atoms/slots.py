@@ -312,14 +312,7 @@ def known_given(slots: Any) -> Known:
     if isinstance(slots, Known):
         return slots
     if isinstance(slots, Mapping):
-        known = Known()
-        for label, given in slots.items():
-            values = [given]
-            if isinstance(given, (list, tuple)):
-                values = list(given)
-            for value in values:
-                known.add(label, value)
-        return known
+        return _known_values_given(slots)
     wrong = "`slots` must be names of types, or values by type."
     if isinstance(slots, str) or not isinstance(slots, Iterable):
         raise ConfigurationError(wrong)
@@ -331,28 +324,50 @@ def known_given(slots: Any) -> Known:
     return known
 
 
+def _known_values_given(slots: Mapping[str, Any]) -> Known:
+    """Return K from values by type: one value, or a list of them."""
+    known = Known()
+    for label, given in slots.items():
+        values = [given]
+        if isinstance(given, (list, tuple)):
+            values = list(given)
+        for value in values:
+            known.add(label, value)
+    return known
+
+
 def named(text: str, value: TextValue, labels: Mapping[frozenset[str], str]) -> str:
     """Return the type, of `Slots.labels`, that the words before a value in a text name, or ""."""
     if value.kind in PLAIN or not labels:
         return ""
-    # The sentence before is unrelated to this value. Without these types, 3.7 points fewer arguments were right (bfcl).
-    sentence = re.split(SENTENCE_END, text[max(0, value.start - 60) : value.start])[-1]
-    before = canonical_words(words(sentence))
-    while before and before[-1] in _links():
-        before.pop()
+    # Without these types, 3.7 points fewer arguments were right (bfcl).
+    before = _words_before(text, value.start)
     # Of four words before a quoted text, some name another thing: "a task, and mail 'Improve it'".
     most_words = 2
     if value.kind in ("ID", "NUMBER"):
         most_words = 4
-    near = set(before[-most_words:])
-    said = set(near)
+    near = frozenset(before[-most_words:])
+    said = near
     if value.kind == "ID":
-        said.add("id")
+        said |= {"id"}
     longest: frozenset[str] = frozenset()
     for parts in labels:
-        if parts <= said and parts & near and len(parts) > len(longest):
+        # "id" alone is the form of the value, not a word of the sentence.
+        is_said = parts <= said and parts & near
+        if is_said and len(parts) > len(longest):
             longest = parts
     return labels.get(longest, "")
+
+
+def _words_before(text: str, place: int) -> list[str]:
+    """Return the words before a value in its sentence, without those that link a name to its value."""
+    most_chars = 60
+    # The sentence before is unrelated to this value.
+    sentence = re.split(SENTENCE_END, text[max(0, place - most_chars) : place])[-1]
+    before = canonical_words(words(sentence))
+    while before and before[-1] in _links():
+        before.pop()
+    return before
 
 
 @cache
@@ -363,15 +378,10 @@ def _links() -> frozenset[str]:
 
 def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
     """Return the types and values of a call's answer."""
-    output = step.output
+    if isinstance(step.output, str):
+        return _typed_in_prose(step.output)
     typed: list[tuple[str, Any]] = []
-    if isinstance(output, str):
-        # In prose only the form is certain: numbers and capitals have many meanings there.
-        for value in values_in(output[:1_000]):
-            if value.kind in PLAIN or value.kind == "ID":
-                typed.append((str(value.kind), value.text))
-        return typed
-    for path, leaf in _AnswerReader().read(output):
+    for path, leaf in _AnswerReader().read(step.output):
         kind = ""
         if isinstance(leaf, str):
             kind = kind_of(leaf)
@@ -382,6 +392,16 @@ def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
         # The name of a file is also a FILE, under any name in the answer.
         if kind == "FILE":
             typed.append(("FILE", leaf))
+    return typed
+
+
+def _typed_in_prose(output: str) -> list[tuple[str, Any]]:
+    most_chars = 1_000
+    typed: list[tuple[str, Any]] = []
+    # In prose only the form is certain: numbers and capitals have many meanings there.
+    for value in values_in(output[:most_chars]):
+        if value.kind in PLAIN or value.kind == "ID":
+            typed.append((str(value.kind), value.text))
     return typed
 
 
@@ -415,16 +435,19 @@ class _AnswerReader:
                     self._leaves.append((f"{path}[].id", str(key)))
                     self._read(row, f"{path}[]", depth + 1)
             else:
-                prefix = ""
-                if path:
-                    prefix = f"{path}."
-                for key, inner in value.items():
-                    self._read(inner, f"{prefix}{key}", depth + 1)
+                self._read_fields(value, path, depth)
         elif isinstance(value, (list, tuple)):
             for inner in value[: self.max_rows]:
                 self._read(inner, f"{path}[]", depth + 1)
         else:
             self._leaves.append((path, value))
+
+    def _read_fields(self, value: Mapping[str, Any], path: str, depth: int) -> None:
+        prefix = ""
+        if path:
+            prefix = f"{path}."
+        for key, inner in value.items():
+            self._read(inner, f"{prefix}{key}", depth + 1)
 
 
 def filled(arguments: Mapping[str, Any], known: Known) -> dict[str, Any]:
@@ -450,7 +473,7 @@ def _filled(value: Any, known: Known) -> Any:
     latest = known.latest(label)
     if latest is not None:
         return latest
-    # Two values of near types: the right one is unknown.
+    # Of two values of near types the right one is unknown.
     near = known.near(label)
     if len(near) == 1:
         values = known.values(near[0])

@@ -86,10 +86,7 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the `toolmem` program: an error is one line on stderr and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a letter shows "?".
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    _replace_unknown_letters()
     try:
         # In its standalone mode typer would print errors in several lines, and end the process itself.
         code = app(arguments, standalone_mode=False)
@@ -111,7 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _replace_unknown_letters() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter shows "?".
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
 def _failed(message: str, code: int) -> int:
+    """Print an error on stderr; return the exit code."""
     note(f"error: {message}")
     return code
 
@@ -410,11 +415,12 @@ def doctor(
     from langgraph_toolmem.cli import health
 
     folder = memory or health.DEFAULT_FOLDER
-    if retry or rebuild or reembed is not None:
+    changes_texts = rebuild or reembed is not None
+    if retry or changes_texts:
         check_folder(folder)
     if retry:
         note(f"{count(health.retry(folder), 'job')} queued again, for the process that uses the memory")
-    if rebuild or reembed is not None:
+    if changes_texts:
         name, texts = health.rebuild(folder, reembed, damaged=rebuild, show=not as_json)
         message = f"{texts:,} texts were embedded again with {name}"
         if rebuild:
@@ -517,21 +523,24 @@ def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
     """
     if path is None:
         return None
-    from langgraph_toolmem.navigator.openapi import read_openapi
-    from langgraph_toolmem.runs.tools import changes_of
-
-    is_yaml = path.suffix in (".yaml", ".yml")
-    value = None
-    if not is_yaml:
-        value = _read_json(path)
     # Lists of tools are JSON: a file in YAML is an OpenAPI document.
-    if is_yaml or _is_openapi(value):
-        return [{"name": spec.name, **changes_of(spec, {})} for spec in read_openapi(path)]
+    if path.suffix in (".yaml", ".yml"):
+        return _tools_of_openapi(path)
+    value = _read_json(path)
+    if _is_openapi(value):
+        return _tools_of_openapi(path)
     if isinstance(value, dict):
         value = value.get("tools")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise InputError(f"{path} must hold a list of tool schemas, an object with 'tools', or an OpenAPI document")
     return value
+
+
+def _tools_of_openapi(path: Path) -> list[dict[str, Any]]:
+    from langgraph_toolmem.navigator.openapi import read_openapi
+    from langgraph_toolmem.runs.tools import changes_of
+
+    return [{"name": spec.name, **changes_of(spec, {})} for spec in read_openapi(path)]
 
 
 def _is_openapi(value: Any) -> bool:

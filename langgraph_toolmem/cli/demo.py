@@ -8,6 +8,7 @@ import shlex
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -30,8 +31,6 @@ def demo(
     ] = None,
 ) -> None:
     """Watch an office agent without the memory and with it. Its model is scripted: no key, no network."""
-    from langchain_core.messages import convert_to_openai_messages
-
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.page import render_page
@@ -41,10 +40,7 @@ def demo(
     office, requests = scene.Office(), scene.make_tasks(tasks, seed)
     specs = read_tools(office.tools())
     changing = {name for name, spec in specs.items() if side_effects(spec) != "reads"}
-    if out is None:
-        folder = Path(tempfile.mkdtemp(prefix="toolmem-demo-"))
-    else:
-        folder = out
+    folder = out or Path(tempfile.mkdtemp(prefix="toolmem-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     with progress("requests", 2 * tasks, show=True) as update:
         number = count(1)
@@ -61,19 +57,12 @@ def demo(
             report, view = memory.report(), memory.view()
     # The changes without a memory are the right ones: the scripted model does not make mistakes.
     asked = {outcome.task.id: _changes(outcome.messages, changing) for outcome in alone}
-    without, with_memory = _Total(), _Total()
-    for total, outcomes in ((without, alone), (with_memory, helped)):
-        for outcome in outcomes:
-            changes = _changes(outcome.messages, changing)
-            total.add(outcome, unasked=(changes - asked[outcome.task.id]).total())
+    without, with_memory = _total(alone, changing, asked), _total(helped, changing, asked)
     # A call of the memory that did not save a model call was in vain.
     saved = without.calls - with_memory.calls
     rows = [without.row("without", 0, tasks), with_memory.row("with", saved, tasks)]
     log = folder / "runs.jsonl"
-    with log.open("w", encoding="utf-8") as file:
-        for outcome in alone:
-            run = {"thread_id": outcome.task.id, "messages": convert_to_openai_messages(outcome.messages)}
-            file.write(json.dumps(run) + "\n")
+    _write_log(log, alone)
 
     columns = ("memory", "model calls", "saved", "unasked", "time", "done right")
     table(f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows)
@@ -118,6 +107,26 @@ class _Total:
             f"{self.seconds:,.0f} s",
             f"{self.right} of {tasks}",
         )
+
+
+def _total(outcomes: Iterable[Any], changing: set[str], asked: Mapping[str, Counter[str]]) -> _Total:
+    """Return the sums over some runs; `asked`: by task, the changes that are right."""
+    total = _Total()
+    for outcome in outcomes:
+        changes = _changes(outcome.messages, changing)
+        total.add(outcome, unasked=(changes - asked[outcome.task.id]).total())
+    return total
+
+
+def _write_log(file: Path, outcomes: Iterable[Any]) -> None:
+    """Write runs as `toolmem replay` reads them."""
+    from langchain_core.messages import convert_to_openai_messages
+
+    lines = []
+    for outcome in outcomes:
+        run = {"thread_id": outcome.task.id, "messages": convert_to_openai_messages(outcome.messages)}
+        lines.append(json.dumps(run) + "\n")
+    file.write_text("".join(lines), encoding="utf-8")
 
 
 def _changes(messages: list[BaseMessage], changing: set[str]) -> Counter[str]:

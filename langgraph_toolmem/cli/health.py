@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
@@ -51,7 +51,9 @@ def _note(text: str) -> Finding:
 
 
 def packages() -> list[dict[str, Any]]:
-    """Return the packages that the installed distribution names, required ones first, each with its smallest extra."""
+    """Return the packages that the installed distribution names, required ones first, each with its smallest extra: the
+    one to install for it.
+    """
     from packaging.requirements import Requirement
 
     named = list[tuple[str, Requirement]]()
@@ -111,22 +113,12 @@ def examine(folder: Path | None) -> dict[str, Any]:
     """
     known = packages()
     findings = [_problem(package["problem"]) for package in known if package["problem"] is not None]
-    memory, size = None, 0
+    examined = ExaminedFolder()
     if folder is None and not DEFAULT_FOLDER.is_dir():
         findings.append(_note(f"there is no {DEFAULT_FOLDER} here; name a memory with --memory FOLDER"))
     else:
-        folder = (folder or DEFAULT_FOLDER).absolute()
-        obstacle = _obstacle(folder)
-        if obstacle:
-            findings.append(_problem(obstacle))
-        else:
-            from langgraph_toolmem.stores.events import inspect_folder
-
-            memory, size = {**inspect_folder(folder, _tables()), "jobs": _queue(folder)}, _size(folder)
-            findings += [*_files(folder, memory), *_jobs(folder, memory["jobs"]), *_chroma(folder)]
-    path = None
-    if folder is not None:
-        path = str(folder)
+        examined = _examine_folder((folder or DEFAULT_FOLDER).absolute())
+        findings += examined.findings
     texts: dict[str, list[str]] = {"problem": [], "note": []}
     for finding in findings:
         texts[finding.kind].append(finding.text)
@@ -137,10 +129,31 @@ def examine(folder: Path | None) -> dict[str, Any]:
         "toolmem": __version__,
         "python": platform.python_version(),
         "packages": known,
-        "folder": path,
-        "bytes": size,
-        "memory": memory,
+        "folder": examined.folder,
+        "bytes": examined.size,
+        "memory": examined.memory,
     }
+
+
+class ExaminedFolder(NamedTuple):
+    """A memory's folder, its size in bytes and the description of its files; None if it cannot be read."""
+
+    folder: str | None = None
+    size: int = 0
+    memory: dict[str, Any] | None = None
+    findings: Sequence[Finding] = ()
+
+
+def _examine_folder(folder: Path) -> ExaminedFolder:
+    obstacle = _obstacle(folder)
+    if obstacle:
+        return ExaminedFolder(str(folder), findings=[_problem(obstacle)])
+    from langgraph_toolmem.stores.events import inspect_folder
+
+    memory = {**inspect_folder(folder, _tables()), "jobs": _queue(folder)}
+    size = _size(folder)
+    findings = [*_files(folder, memory), *_jobs(folder, memory["jobs"]), *_chroma(folder)]
+    return ExaminedFolder(str(folder), size, memory, findings)
 
 
 def _tables() -> Iterator[type[Table]]:
@@ -169,15 +182,8 @@ def _obstacle(folder: Path) -> str:
 
 def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
     snapshot, events = memory["snapshot"], memory["events"]
-    if snapshot is not None and snapshot["why"]:
-        yield _problem(
-            f"graph.pickle cannot be used: {snapshot['why']}. The next opening renames it and uses the snapshot before "
-            "it with the event log; nothing is lost"
-        )
-    elif snapshot is not None and snapshot["left_out"]:
-        from langgraph_toolmem.stores.events import left_out_in_words
-
-        yield _problem(left_out_in_words(snapshot["left_out"]))
+    if snapshot is not None:
+        yield from _snapshot(snapshot)
     if events is not None:
         yield from _event_log(events)
     # To SQLite an empty file is a new database, so this check reports the loss.
@@ -188,17 +194,33 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Finding]:
             f"{aside['file']} ({_words(aside['bytes'])}) could not be read and is quarantined; the memory "
             "works without it. Move it away or delete it"
         )
-    if not os.access(folder, os.W_OK):
-        yield _problem(f"{folder} cannot be written to: a memory there learns in RAM only; make it writable")
-    left = shutil.disk_usage(folder).free
-    if left < LITTLE:
-        yield _problem(f"the disk of {folder} has {_words(left)} left: a memory there learns in RAM only; make room")
+    yield from _room(folder)
     if snapshot is None and events is None:
         yield _note("nothing has been learned there yet")
     if memory["mixes_users"]:
         from langgraph_toolmem.core.users import NO_USERS
 
         yield _note(NO_USERS)
+
+
+def _snapshot(snapshot: dict[str, Any]) -> Iterator[Finding]:
+    if snapshot["why"]:
+        yield _problem(
+            f"graph.pickle cannot be used: {snapshot['why']}. The next opening renames it and uses the snapshot before "
+            "it with the event log; nothing is lost"
+        )
+    elif snapshot["left_out"]:
+        from langgraph_toolmem.stores.events import left_out_in_words
+
+        yield _problem(left_out_in_words(snapshot["left_out"]))
+
+
+def _room(folder: Path) -> Iterator[Finding]:
+    if not os.access(folder, os.W_OK):
+        yield _problem(f"{folder} cannot be written to: a memory there learns in RAM only; make it writable")
+    left = shutil.disk_usage(folder).free
+    if left < LITTLE:
+        yield _problem(f"the disk of {folder} has {_words(left)} left: a memory there learns in RAM only; make room")
 
 
 def _event_log(events: dict[str, Any]) -> Iterator[Finding]:
@@ -336,19 +358,7 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
 def show_health(found: dict[str, Any]) -> None:
     """Print the result of `examine`, problems last."""
     say(f"{DISTRIBUTION} {__version__} on Python {found['python']}")
-    rows = []
-    extras = set()
-    for package in found["packages"]:
-        version = package["version"]
-        if version is None and package["extra"]:
-            version = "–"
-            extras.add(package["extra"])
-        elif version is None:
-            version = "missing"
-        rows.append((package["name"], version, package["needed"], package["extra"]))
-    table("Packages", ("package", "installed", "needed", "extra"), rows, len(rows))
-    if extras:
-        say(f"{count(len(extras), 'extra')} not installed. {install_extra('NAME')}")
+    _show_packages(found["packages"])
     say("")
     if found["folder"] is not None:
         say(f"Memory: {found['folder']}")
@@ -362,6 +372,22 @@ def show_health(found: dict[str, Any]) -> None:
         say(f"Problem: {problem}.")
     if not found["problems"]:
         say("No problem found.")
+
+
+def _show_packages(packages: Iterable[dict[str, Any]]) -> None:
+    rows = []
+    extras = set()
+    for package in packages:
+        version = package["version"]
+        if version is None and package["extra"]:
+            version = "–"
+            extras.add(package["extra"])
+        elif version is None:
+            version = "missing"
+        rows.append((package["name"], version, package["needed"], package["extra"]))
+    table("Packages", ("package", "installed", "needed", "extra"), rows, len(rows))
+    if extras:
+        say(f"{count(len(extras), 'extra')} not installed. {install_extra('NAME')}")
 
 
 def _file(part: str, file: dict[str, Any] | None) -> str:

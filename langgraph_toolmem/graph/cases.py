@@ -604,22 +604,21 @@ def carry_over(value: Any, old: str, new: str) -> Carried:
     """Return an old argument value for the new request."""
     if value is ABSENT or isinstance(value, bool) or value is None:
         return Carried(value, False)
-    changed = False
     if isinstance(value, list):
-        items = []
-        for item in value:
-            carried = carry_over(item, old, new)
-            items.append(carried.value)
-            changed = changed or carried.changed
-        return Carried(items, changed)
+        return _carried_items(value, old, new)
     if isinstance(value, dict):
-        members = {}
-        for name, member in value.items():
-            carried = carry_over(member, old, new)
-            members[name] = carried.value
-            changed = changed or carried.changed
-        return Carried(members, changed)
+        members = _carried_items(list(value.values()), old, new)
+        return Carried(dict(zip(value, members.value, strict=True)), members.changed)
     return _carried_text(value, old, new)
+
+
+def _carried_items(values: Sequence[Any], old: str, new: str) -> Carried:
+    items, changed = [], False
+    for value in values:
+        carried = carry_over(value, old, new)
+        items.append(carried.value)
+        changed = changed or carried.changed
+    return Carried(items, changed)
 
 
 def _carried_text(value: Any, old: str, new: str) -> Carried:

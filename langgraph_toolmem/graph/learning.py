@@ -127,17 +127,15 @@ def _count_turn(turn: Turn) -> Record:
 
 def _successor(state: RunState, turn: Turn) -> Record:
     """Return the successor of the run's latest symbols: a tool, parallel calls, or an answer in words."""
-    if turn.chosen_by == "model":
-        following = WORDS
-        if len(turn.steps) == 1:
-            following = turn.steps[0].tool
-        elif turn.steps:
-            following = parallel([step.tool for step in turn.steps])
-    elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
-        # A person replaced the shortcut's call: the person's call is right.
-        following = turn.steps[0].tool
-    else:
+    # A person replaced the shortcut's call: the person's call is right.
+    is_edited = len(turn.steps) == 1 and turn.steps[0].review == "edited"
+    if turn.chosen_by != "model" and not is_edited:
         return []
+    following = WORDS
+    if len(turn.steps) == 1:
+        following = turn.steps[0].tool
+    elif turn.steps:
+        following = parallel([step.tool for step in turn.steps])
     outcome = "model_ok"
     for step in turn.steps:
         if step.status != "ok":
@@ -246,7 +244,7 @@ def _learn_argument(origins: ArgumentOrigins, judge: _SourceJudge, parameter: st
     right = [descriptor for descriptor, hit in judged.items() if hit and "|" in descriptor]
     if right and origins.sources is not None:
         origins.sources[parameter] = right[:most_sources]
-    if value is not ABSENT and not _from_output(right) and not _may_be_from_output(value, truth, state):
+    if _is_given(value, truth, right, state):
         origins.given.append(parameter)
     slot, previous = slot_key(judge.step.tool, parameter), state.symbols[-1]
     if judged:
@@ -255,6 +253,13 @@ def _learn_argument(origins: ArgumentOrigins, judge: _SourceJudge, parameter: st
     encoded = encode_value(value)
     if len(encoded) <= VALUE_LIMITS.characters:
         origins.record.append(op.Value(slot, previous, encoded, judge.learned.thread, user))
+
+
+def _is_given(value: Any, truth: str, right: Sequence[str], state: RunState) -> bool:
+    """Return True for a value that no earlier output of the run has; `right`: its sources."""
+    if value is ABSENT or _from_output(right):
+        return False
+    return not _may_be_from_output(value, truth, state)
 
 
 def _agreed_values(judged: Mapping[str, int], truth: str) -> dict[str, str]:

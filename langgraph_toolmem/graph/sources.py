@@ -369,6 +369,7 @@ def _lefts(text: Text, first: int) -> list[str]:
 
 
 def describe(descriptor: str) -> str:
+    """Return a source in words, for people."""
     without_place = {
         "c": "its most frequent value",
         "cp": "its most frequent value at this point",
@@ -380,19 +381,9 @@ def describe(descriptor: str) -> str:
     if descriptor in without_place:
         return without_place[descriptor]
     kind, _, rest = descriptor.partition("|")
-    if kind == "i":
-        tool, _, parameter = rest.rpartition("|")
-        return f"the same value as {parameter} of the earlier call to {tool}"
-    if kind == "o":
-        tool, _, path = rest.partition("|")
-        return _place(path, tool)
-    if kind == "l":
-        tool, path, how = rest.split("|")
-        which = "for each call one unused element"
-        if how == "next":
-            which = "the next unused element"
-        return f"{which} of {_place(path, tool)}"
-    if from_input(descriptor) or descriptor.startswith(("td|", "od|")):
+    if kind in ("i", "o", "l"):
+        return _describe_call(kind, rest)
+    if from_input(descriptor) or kind in ("td", "od"):
         return _describe_input(kind, rest)
     if kind == "ua":
         left, _, extent = rest.rpartition("|")
@@ -400,6 +391,21 @@ def describe(descriptor: str) -> str:
     if kind == "ud":
         return "the date in the user's words"
     return f"the next token of the form {rest} in the user's words"
+
+
+def _describe_call(kind: str, rest: str) -> str:
+    """Return a value of an earlier call in words."""
+    if kind == "i":
+        tool, _, parameter = rest.rpartition("|")
+        return f"the same value as {parameter} of the earlier call to {tool}"
+    if kind == "o":
+        tool, _, path = rest.partition("|")
+        return _place(path, tool)
+    tool, path, how = rest.split("|")
+    which = "for each call one unused element"
+    if how == "next":
+        which = "the next unused element"
+    return f"{which} of {_place(path, tool)}"
 
 
 def _place(path: str, tool: str) -> str:
@@ -537,13 +543,9 @@ class SeenInput:
 
     def places(self, text: str, *, derived: bool = True) -> list[str]:
         """Return the sources that have a value, each of which evaluates to it; with `derived`, dates near it too."""
-        if not text or len(text) > INPUT_LIMITS.value or not (self._text or self.fields):
+        if not text or len(text) > INPUT_LIMITS.value:
             return []
-        sources = []
-        for name, value in self.fields.items():
-            if "|" not in name and canon(value) == text:
-                sources.append(f"xf|{name}")
-        sources += self._between(text)
+        sources = self._in_fields(text) + self._between(text)
         # A date that is in the prompt itself is not also one "so many days later".
         if derived and not sources:
             sources += self._derived(text)
@@ -602,6 +604,14 @@ class SeenInput:
             position = self._text.find(place.needle, position + 1)
         return ABSENT
 
+    def _in_fields(self, text: str) -> list[str]:
+        """Return the fields of the context with a value."""
+        sources = []
+        for name, value in self.fields.items():
+            if "|" not in name and canon(value) == text:
+                sources.append(f"xf|{name}")
+        return sources
+
     def _between(self, text: str) -> list[str]:
         """Return the places of a value between two words."""
         sources: list[str] = []
@@ -625,18 +635,7 @@ class SeenInput:
         right = LINE_END
         if after:
             right = after[0]
-        # Marks alone do not identify a place: `= "` comes before each attribute of a tag.
-        nearest = -1
-        for index, word in enumerate(before):
-            if is_word(word):
-                nearest = index
-        if nearest < 0 or len(before) - nearest > INPUT_LIMITS.marks or "|" in right:
-            return []
-        lefts = [" ".join(before[nearest:])]
-        if nearest > 0 and is_word(before[nearest - 1]):
-            # With one more word the place differs from others after the same word.
-            lefts.append(" ".join(before[nearest - 1 :]))
-        return [f"pa|{left}|{right}" for left in lefts if "|" not in left]
+        return [f"pa|{left}|{right}" for left in _wordings_before(before) if _plain(left, right)]
 
     def _derived(self, text: str) -> list[str]:
         """Return the dates that a date may be derived from."""
@@ -668,7 +667,7 @@ class SeenDigests:
     """The values of fields are not kept."""
 
     def years(self) -> set[str]:
-        """Return an empty list: dates are not kept."""
+        """Return an empty set: dates are not kept."""
         return set()
 
     def value_at(self, descriptor: str) -> Any:
@@ -734,6 +733,22 @@ def _fields_of(context: Mapping[str, Primitive]) -> dict[str, Primitive]:
         if not isinstance(value, str) or 0 < len(value) <= INPUT_LIMITS.field_chars:
             fields[name] = value
     return fields
+
+
+def _wordings_before(words: Sequence[str]) -> list[str]:
+    """Return the word nearest to the end with the marks after it, and the same with the word before it."""
+    # Marks alone do not identify a place: `= "` comes before each attribute of a tag.
+    nearest = -1
+    for index, word in enumerate(words):
+        if is_word(word):
+            nearest = index
+    if nearest < 0 or len(words) - nearest > INPUT_LIMITS.marks:
+        return []
+    wordings = [" ".join(words[nearest:])]
+    if nearest > 0 and is_word(words[nearest - 1]):
+        # With one more word the place differs from others after the same word.
+        wordings.append(" ".join(words[nearest - 1 :]))
+    return wordings
 
 
 def _words_of(text: str) -> list[str]:

@@ -240,17 +240,18 @@ class ContributorTable:
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
         lost = self._lose(gone)
         without_any = {place for place in lost if self.of(*place) is None}
-        removed = len(lost)
         if not without_any and not full:
-            return removed
+            return len(lost)
+        removed = len(lost)
         for narrow, row in table.rows.items():
-            # Counts after a certain symbol stand under the slot and that symbol.
+            # Counts after a certain symbol are under the slot and that symbol.
             key = narrow.partition("\x1e")[0]
+            is_full = key in full
             for item in list(row):
-                may_be_anybodys = key in full and self.of(key, item) is None and counted(item)
-                if may_be_anybodys:
+                if is_full and counted(item) and self.of(key, item) is None:
                     removed += 1
-                if may_be_anybodys or (key, item) in without_any:
+                    del row[item]
+                elif (key, item) in without_any:
                     del row[item]
         return removed
 
@@ -270,6 +271,8 @@ def _least_supported(row: Mapping[str, Contributors]) -> str:
 
 
 class _Parts:
+    """Attributes that are the state of an object; see `Table`."""
+
     parts: ClassVar[Mapping[str, CellShape]] = {}
     record_kinds: ClassVar[Mapping[str, type[PlainRecord]]] = {}
 
@@ -296,6 +299,7 @@ class _Parts:
 
 
 def _add(rows: dict[str, dict[str, Any]], tool: str, name: str, amount: float) -> None:
+    """Add to a counter of a tool."""
     entry = rows.setdefault(tool, {})
     entry[name] = entry.get(name, 0) + amount
 

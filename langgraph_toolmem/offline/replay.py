@@ -22,7 +22,7 @@ from langgraph_toolmem.inertia.speculative import Lookup
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import UNSEEN, ModelInput, Run, Turn
-from langgraph_toolmem.runs.tools import ToolLike
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon_args
 
@@ -207,28 +207,20 @@ class PrefetchTally:
             decision: the prediction.
             model_seconds: duration of the model call. Defaults to that of a tool call, or one second.
         """
-        settings, specs = self.settings, memory.core.catalogue.marked()
-
-        def reads(tool: str) -> bool:
-            return tool in specs and not may_write(tool, specs)
-
-        def may(tool: str, args: Mapping[str, Any]) -> bool:
-            named = settings.tools is None or tool in settings.tools
-            return named and reads(tool) and specs[tool].problem(args) is None
-
-        least = least_probability(settings, self.ready, self.wasted)
+        allowed = _PrefetchRules(self.settings, memory.core.catalogue.marked())
         model, tool = self._durations(model_seconds)
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
-        look_ups = [step for step in turn.steps if reads(step.tool)]
-        self.reads += len(look_ups)
+        look_ups = [step for step in turn.steps if allowed.reads(step.tool)]
         # A turn that also changes something may change the results of its look-ups.
-        can_serve = tool <= settings.timeout and len(look_ups) == len(turn.steps)
+        can_serve = tool <= self.settings.timeout and len(look_ups) == len(turn.steps)
+        least = least_probability(self.settings, self.ready, self.wasted)
         prefetched = []
         served = 0
-        for lookup in choose(decision.predicted, least, may):
+        for lookup in choose(decision.predicted, least, allowed.may_begin):
             is_served = can_serve and lookup.key in asked
             served += is_served
             prefetched.append((lookup, is_served))
+        self.reads += len(look_ups)
         self.ready += served
         self.wasted += len(prefetched) - served
         self.seconds += model
@@ -257,6 +249,21 @@ class PrefetchTally:
             if value is not None:
                 plain[name] = round(value, 3)
         return plain
+
+
+@dataclass(frozen=True, slots=True)
+class _PrefetchRules:
+    """The calls that prefetch may begin, as its settings and the declared tools allow."""
+
+    settings: Prefetch
+    specs: Mapping[str, ToolSpec]
+
+    def reads(self, tool: str) -> bool:
+        return tool in self.specs and not may_write(tool, self.specs)
+
+    def may_begin(self, tool: str, args: Mapping[str, Any]) -> bool:
+        is_named = self.settings.tools is None or tool in self.settings.tools
+        return is_named and self.reads(tool) and self.specs[tool].problem(args) is None
 
 
 def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequence[float] | None) -> dict[str, float]:

@@ -345,27 +345,32 @@ def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
     """
     nodes = set(names)
     leaving: defaultdict[str, list[EdgeView]] = defaultdict(list)
-    calls_after: defaultdict[str, int] = defaultdict(int)
     for edge in edges:
         # A loop does not lead to another tool, so its calls are not counted.
         if edge.source != edge.target and {edge.source, edge.target} <= nodes and times(edge):
             leaving[edge.source].append(edge)
-            calls_after[edge.source] += times(edge)
-    # Dijkstra's algorithm. Each step costs at least 1, so of two equally likely paths the shorter wins.
     shortest: dict[str, float] = {}
-    heap = []
     if START in nodes:
-        heap.append((0.0, START))
+        shortest = _shortest_paths(leaving)
+    last = max(shortest.values(), default=0.0) + 1
+    return {name: round(shortest.get(name, last), 6) for name in nodes}
+
+
+def _shortest_paths(leaving: Mapping[str, Sequence[EdgeView]]) -> dict[str, float]:
+    """Return the lengths of the shortest paths from START, by Dijkstra's algorithm; see `depths`."""
+    shortest: dict[str, float] = {}
+    heap = [(0.0, START)]
     while heap:
         length, name = heappop(heap)
         if name in shortest:
             continue
         shortest[name] = length
-        for edge in leaving[name]:
-            share = times(edge) / calls_after[name]
-            heappush(heap, (length + 1 - math.log2(share), edge.target))
-    last = max(shortest.values(), default=0.0) + 1
-    return {name: round(shortest.get(name, last), 6) for name in nodes}
+        edges = leaving.get(name, ())
+        calls = sum(map(times, edges))
+        for edge in edges:
+            # Each step costs at least 1, so of two equally likely paths the shorter wins.
+            heappush(heap, (length + 1 - math.log2(times(edge) / calls), edge.target))
+    return shortest
 
 
 def _origin(flow: FlowView) -> str:

@@ -160,14 +160,13 @@ def _surroundings(
         said = _own_words(level).words
         if said:
             above.append(said)
-    owner: tuple[str, ...] = ()
-    if way is not None:
-        owner = _resource_of_ids(way.path, own)
     entity = entity_of(tool)
-    if not owner and entity:
+    owner: tuple[str, ...] = ()
+    if entity:
         owner = (entity,)
     if way is None:
         return _Surroundings([said[-1:] for said in above], leaf.description, owner)
+    owner = _resource_of_ids(way.path, own) or owner
     if leaf.path in way.slots:
         # A parameter of the path belongs to the part before it.
         above = []
@@ -332,22 +331,33 @@ def entity_of(tool: str) -> str:
     >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
     ['order', 'contact', 'book', '']
     """
+    for word in reversed(_after_verbs(_subject(canonical(tool)))):
+        if len(word) > 1 and word not in LEXICON.no_entities:
+            return word
+    return ""
+
+
+def _subject(name: Iterable[str]) -> list[str]:
+    """Return the words of a name up to a preposition, without verbs at the end: "search book" of "search book by
+    keyword".
+    """
     phrase: list[str] = []
-    for word in canonical(tool):
+    for word in name:
         if phrase and word in LEXICON.prepositions:
             break
         phrase.append(word)
     while len(phrase) > 1 and phrase[-1] in LEXICON.strict_verbs:
         phrase.pop()
-    after_verb = 0
+    return phrase
+
+
+def _after_verbs(phrase: Sequence[str]) -> Sequence[str]:
+    begin = 0
     for index, word in enumerate(phrase[:-1]):
         # After a verb, "order" and "list" are nouns.
-        if word in LEXICON.strict_verbs or (after_verb == 0 and word in LEXICON.verbs):
-            after_verb = index + 1
-    for word in reversed(phrase[after_verb:]):
-        if len(word) > 1 and word not in LEXICON.no_entities:
-            return word
-    return ""
+        if word in LEXICON.strict_verbs or (begin == 0 and word in LEXICON.verbs):
+            begin = index + 1
+    return phrase[begin:]
 
 
 @cached(mebibytes=8)
@@ -525,7 +535,8 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
     """Return the id that an output seems to contain: by the name of its only thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
-        if meaning.named and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
+        is_thing = meaning.named and not meaning.vague and meaning.shape != "flag"
+        if is_thing and len(meaning.words) == 1:
             return meaning.words | {"id"}
     way = route_of(spec.route)
     entity = entity_of(spec.name)

@@ -12,7 +12,7 @@ names of fields; the definition of a table is our own choice [O]: see `is_table`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
@@ -372,17 +372,23 @@ def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, know
         required |= _required_by(parts, all_of=key == "allOf")
         for part in parts:
             types |= types_of(part)
-            for name, value in _mapping(part.get("properties")).items():
-                properties.setdefault(name, value)
-            for word in ("items", "format", "enum", "description", "title", "default"):
-                if word in part:
-                    whole.setdefault(word, part[word])
+            # The schema's own keywords come first, then those of the first part that has them.
+            inner = _mapping(part.get("properties"))
+            _add_missing(properties, inner, inner)
+            _add_missing(whole, part, ("items", "format", "enum", "description", "title", "default"))
     if types:
         whole["type"] = sorted(types)
     if properties:
         whole["properties"] = properties
         whole["required"] = sorted(required)
     return whole
+
+
+def _add_missing(whole: dict[str, Any], part: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Add those keywords of a part that are missing in the whole."""
+    for name in names:
+        if name in part:
+            whole.setdefault(name, part[name])
 
 
 def _required_by(parts: Sequence[Mapping[str, Any]], *, all_of: bool) -> set[str]:

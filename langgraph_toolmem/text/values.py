@@ -322,6 +322,10 @@ def shape_of(token: str) -> str | None:
         return "<date>"
     if "/" in token or "\\" in token:
         return "<path>"
+    return _shape_by_signs(token, kind)
+
+
+def _shape_by_signs(token: str, kind: str) -> str | None:
     if not has_digit(token):
         return _shape_without_digits(token, kind)
     if not token.isdigit():

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.text.meaning import canonical, names_in, resource, route_of, singular
+from langgraph_toolmem.text.meaning import EntityRoute, canonical, names_in, resource, route_of, singular
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.values import RANKED, values_in
 from langgraph_toolmem.text.words import (
@@ -367,24 +367,18 @@ class Wording:
             return ()
         least_uses = max(WORDING_LIMITS.many_tools, self._uses[word] + 1)
         # The cheapest way to split word[:end], by `end`.
-        best: list[_Split | None] = [_Split(0, ())] + [None] * len(word)
+        best = {0: _Split(0, ())}
         for end in range(2, len(word) + 1):
             for start in range(max(0, end - longest_piece), end - 1):
-                before = best[start]
                 piece = word[start:end]
-                if before is None or len(piece) == len(word) or not self._is_piece(piece, least_uses):
+                if start not in best or len(piece) == len(word) or not self._is_piece(piece, least_uses):
                     continue
-                cost = before.cost + 1
-                if len(piece) <= 3:
-                    # Three letters are a word by chance more often than more letters are.
-                    cost += 2
-                known = best[end]
-                if known is None or cost < known.cost:
-                    best[end] = _Split(cost, (*before.pieces, piece))
-        whole = best[len(word)]
-        if whole is None:
+                split = best[start].with_piece(piece)
+                if end not in best or split.cost < best[end].cost:
+                    best[end] = split
+        if len(word) not in best:
             return ()
-        return whole.pieces
+        return best[len(word)].pieces
 
     def _is_piece(self, piece: str, least_uses: int) -> bool:
         # Two letters are a word by chance in almost every glued word.
@@ -394,8 +388,18 @@ class Wording:
 
 
 class _Split(NamedTuple):
+    """The beginning of a word in pieces. A piece costs 1, and 3 if it has three letters or fewer."""
+
     cost: int
     pieces: tuple[str, ...]
+
+    def with_piece(self, piece: str) -> _Split:
+        """Return the split with one more piece."""
+        cost = self.cost + 1
+        # Three letters are a word by chance more often than more letters are.
+        if len(piece) <= 3:
+            cost += 2
+        return _Split(cost, (*self.pieces, piece))
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:
@@ -555,6 +559,23 @@ def _begin(said: Sequence[str]) -> int:
     return start
 
 
+def _first_verb(said: Sequence[str]) -> float:
+    """Return the wanted effect of a clause by its first word after those of politeness."""
+    start = _begin(said)
+    first, following = said[start], ""
+    if start + 1 < len(said):
+        following = said[start + 1]
+    # "Get" asks, and "get rid" removes.
+    if (first, following) == ("get", "rid"):
+        return ORDERS
+    if first in _QUESTIONS or first in _ASKING:
+        return ASKS
+    # "Mute the call": an unknown word before a determiner is a verb too.
+    if first in _ORDERING or (following in _DETERMINERS and first not in STOP_WORDS):
+        return ORDERS
+    return UNCLEAR
+
+
 def _plain_words(text: str) -> list[str]:
     return [unaccented(word) for word in words(text)]
 
@@ -569,18 +590,9 @@ def wanted_effect(text: str) -> float:
     said = _plain_words(text)
     if not said:
         return UNCLEAR
-    start = _begin(said)
-    first, following = said[start], ""
-    if start + 1 < len(said):
-        following = said[start + 1]
-    gets_rid = (first, following) == ("get", "rid")
-    if first in _QUESTIONS or (first in _ASKING and not gets_rid):
-        return ASKS
-    # "Mute the call": an unknown word before a determiner is a verb too.
-    before_determiner = following in _DETERMINERS and first not in STOP_WORDS
-    if first in _ORDERING or gets_rid or before_determiner:
-        return ORDERS
-    effect = _last_verb(text, said)
+    effect = _first_verb(said)
+    if effect == UNCLEAR:
+        effect = _last_verb(text, said)
     if effect == UNCLEAR and text.rstrip().endswith(("?", "？", "؟")):
         return ASKS
     return effect
@@ -669,26 +681,33 @@ def handling_of(spec: Described) -> Handling:
     >>> handling_of(ToolSpec("cancel", "", {}, route="PATCH /orders/{id}"))
     Handling(noun='order', lists=0.0, makes=-1.0)
     """
-    nothing = Handling("", 0.0, 0.0)
     route = route_of(spec.route)
     if route is None:
-        return nothing
+        return Handling("", 0.0, 0.0)
     nouns = resource(route.path)
     if not nouns:
-        return nothing
+        return Handling("", 0.0, 0.0)
+    noun = stem(nouns[-1])
+    if route.lists:
+        return Handling(noun, lists=1.0, makes=0.0)
+    if route.reads:
+        return Handling(noun, lists=-1.0, makes=0.0)
+    return Handling(noun, lists=0.0, makes=_makes(route, nouns[-1]))
+
+
+def _makes(route: EntityRoute, noun: str) -> float:
+    """Return `Handling.makes` of a route that does not read."""
     last = route.path.rpartition("/")[2]
-    is_of_element = last.endswith("{}")
-    lists = makes = 0.0
-    if route.reads and route.lists:
-        lists = 1.0
-    elif route.reads:
-        lists = -1.0
-    elif route.method in ("PUT", "PATCH") or (route.method == "POST" and is_of_element):
-        makes = -1.0
+    if route.method in ("PUT", "PATCH"):
+        return -1.0
+    if route.method != "POST":
+        return 0.0
+    if last.endswith("{}"):
+        return -1.0
     # `POST /orders` adds an order, and `POST /orders/search` does not.
-    elif route.method == "POST" and canonical(last)[-1:] == nouns[-1:]:
-        makes = 1.0
-    return Handling(stem(nouns[-1]), lists, makes)
+    if canonical(last)[-1:] == (noun,):
+        return 1.0
+    return 0.0
 
 
 def effect_of(spec: Described) -> float:
