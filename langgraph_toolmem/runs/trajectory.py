@@ -141,7 +141,11 @@ class Prefix:
             return self
         # A checkpointer loaded equal messages, or the host edited some. Their fields are compared in C: a message's
         # own `==` costs four times as much.
-        if list(map(vars, head)) != self.parts.fields:
+        try:
+            fields = list(map(vars, head))
+        except TypeError:
+            return None  # the thread in another form (dicts, pairs): it is read from the beginning
+        if fields != self.parts.fields:
             return None
         return replace(self, parts=_TurnParts.of(head), known=len(episodes))
 

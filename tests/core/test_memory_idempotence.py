@@ -7,6 +7,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 from desk import EAGER, Desk, build, history, request, run, warm
 from kept import inertia
 from langchain_core.messages import HumanMessage, convert_to_openai_messages
@@ -55,6 +56,23 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
     assert report.runs_judged == report.runs_good == 12
     assert report.judged_with_shortcut == report.good_with_shortcut > 0
     assert not inertia(memory).open_turns
+
+
+def as_pairs(messages: list[Any]) -> list[Any]:
+    pairs = {"human": "user", "ai": "assistant"}
+    return [m if m.type == "tool" or getattr(m, "tool_calls", ()) else (pairs[m.type], m.text) for m in messages]
+
+
+@pytest.mark.parametrize("form", [convert_to_openai_messages, as_pairs], ids=["OpenAI", "pairs"])
+def test_a_thread_that_is_shown_in_another_form_teaches_nothing_new(memory: ToolMemory, form: Any) -> None:
+    messages = [*history(0, "Ann"), *history(1, "Ben")]
+    for message in messages:
+        message.id = None  # the other forms have no ids
+    memory.observe(messages, thread_id="t")
+    before = counts(memory)
+    for shown in (form(messages), messages, form(messages[:4])):
+        assert memory.finish(shown, thread_id="t", success=True) == 0
+    assert counts(memory) == before
 
 
 # --- ids that repeat ---
