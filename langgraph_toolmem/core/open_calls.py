@@ -76,10 +76,14 @@ class OpenCall:
 
     def answers(self, call_id: str) -> bool:
         """Return True if the answer has a tool call of that id."""
-        for message in self.answer:
-            if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
-                return True
-        return False
+        return _has_call(self.answer, call_id)
+
+    def seen_with(self, messages: Sequence[Any], call_id: str) -> ThreadHistory:
+        """Return the messages up to a tool call of the answer, as the model saw them; `messages` are the state's."""
+        # A tool that ran at the same time may have replaced the messages of the state.
+        if not _has_call(messages, call_id):
+            return self.history.plus(self.answer)
+        return seen_up_to_now(self.history, messages)
 
 
 class CallKey(NamedTuple):
@@ -272,6 +276,13 @@ def seen_up_to_now(history: ThreadHistory, messages: Sequence[Any]) -> ThreadHis
     if place is None:
         return ThreadHistory(messages)
     return history.plus(messages[place + 1 :])
+
+
+def _has_call(messages: Sequence[Any], call_id: str) -> bool:
+    for message in reversed(messages):
+        if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
+            return True
+    return False
 
 
 def _goes_on_from(history: Sequence[Any], messages: Sequence[Any]) -> bool:

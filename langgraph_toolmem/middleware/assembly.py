@@ -306,25 +306,27 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- the tools ---
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        messages = self._recorder.messages_of(request)
         try:
             result = self._recorder.wrap_tool_call(request, handler)
         except Exception as error:
             if env_mode() != "off":
-                self._at_model.tool_failed(request, error)
+                self._at_model.tool_failed(request, error, messages)
             raise
-        self._at_model.tool_returned(request)
+        self._at_model.tool_returned(request, messages)
         return result
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
+        messages = self._recorder.messages_of(request)
         try:
             result = await self._recorder.awrap_tool_call(request, handler)
         except Exception as error:
             if env_mode() != "off":
-                await asyncio.to_thread(self._at_model.tool_failed, request, error)
+                await asyncio.to_thread(self._at_model.tool_failed, request, error, messages)
             raise
-        self._at_model.tool_returned(request)
+        self._at_model.tool_returned(request, messages)
         return result
 
     # --- the end ---

@@ -362,22 +362,27 @@ class AtModel:
         with self.errors:
             self.core.open_calls.failed(open_call, turn, ends)
 
-    def tool_returned(self, request: ToolCallRequest) -> None:
-        """Record that a tool call returned: a retry handled its earlier errors."""
+    def tool_returned(self, request: ToolCallRequest, messages: Sequence[Any]) -> None:
+        """Record that a tool call returned: a retry handled its earlier errors. `messages`: before the call."""
         with self.errors:
-            open_call = self._open_call_of(request)
+            open_call = self._open_call_of(request, messages)
             if open_call is not None:
                 self.core.open_calls.tool_returned(open_call, request.tool_call["id"] or "")
 
-    def tool_failed(self, request: ToolCallRequest, error: Exception) -> None:
-        """Record that a tool call raised: the run ends unless an outer middleware handles the error."""
+    def tool_failed(self, request: ToolCallRequest, error: Exception, messages: list[Any]) -> None:
+        """Record that a tool call raised: the run ends unless an outer middleware handles the error.
+
+        Args:
+            request: of the tool call.
+            error: that it raised.
+            messages: of the state before the call, which the tool may have replaced.
+        """
         if isinstance(error, _NOT_OVER):
             return
         with self.errors:
             owner = owner_of(request)
             call_id = request.tool_call["id"] or ""
-            messages = self.recorder.messages_of(request)
-            open_call = self._open_call_of(request)
+            open_call = self._open_call_of(request, messages)
             # Another process asked the model, or the call was settled already.
             if open_call is None:
                 open_call = OpenCall(owner_of_call(owner, messages), ThreadHistory(messages))
@@ -389,8 +394,8 @@ class AtModel:
 
             self.core.open_calls.tool_failed(open_call, call_id, ends)
 
-    def _open_call_of(self, request: ToolCallRequest) -> OpenCall | None:
-        owner = owner_of_call(owner_of(request), request.state["messages"])
+    def _open_call_of(self, request: ToolCallRequest, messages: Sequence[Any]) -> OpenCall | None:
+        owner = owner_of_call(owner_of(request), messages)
         return self.core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
 
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:

@@ -22,7 +22,7 @@ from langgraph_toolmem.atoms.step import PlanHints, SGASettings
 from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import Method, check_installed
-from langgraph_toolmem.core.open_calls import owner_of_call, seen_up_to_now
+from langgraph_toolmem.core.open_calls import owner_of_call
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
@@ -128,6 +128,8 @@ class Recorder(MemoryNode):
     def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
         if env_mode() == "off":  # it neither serves nor records
             return (yield Proceed(request))
+        # Before the call: a tool may replace the messages of the state that is injected into it.
+        messages = self.messages_of(request)
         # Results that were a part of the model's input come first: the call is only their form in the messages.
         asked = request
         if self._contexts is not None:
@@ -135,15 +137,15 @@ class Recorder(MemoryNode):
                 asked = self._contexts.serve(request, owner_of(request))
         if self._prefetched is not None and asked is request:
             with self.errors:
-                asked = yield from self._prefetched.serve(request, self.messages_of(request), owner_of(request))
+                asked = yield from self._prefetched.serve(request, messages, owner_of(request))
         try:
             result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
-            self._record(request, "failed", raised=True)
+            self._record(request, messages, "failed", raised=True)
             raise  # retry and error handling belong to the host
         status = _outcome(result, request.tool_call["id"])
         if status is not None:
-            self._record(request, status)
+            self._record(request, messages, status)
         return result
 
     def _paused(self, request: ToolCallRequest) -> None:
@@ -152,11 +154,13 @@ class Recorder(MemoryNode):
             with self.errors:
                 count_pause(self._core, request.tool_call["name"])
 
-    def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
+    def _record(
+        self, request: ToolCallRequest, messages: list[Any], status: Literal["ok", "failed"], *, raised: bool = False
+    ) -> None:
         call = request.tool_call
         with self.errors:
             self._core.lifecycle.executed(
-                self._seen_messages(request),
+                self._seen_messages(request, messages),
                 call["id"] or "",
                 owner_of(request),
                 tool=call["name"],
@@ -170,14 +174,14 @@ class Recorder(MemoryNode):
         """Return the messages of the host's state."""
         return list(read_key(request.state, self.messages_key) or ())
 
-    def _seen_messages(self, request: ToolCallRequest) -> list[Any]:
+    def _seen_messages(self, request: ToolCallRequest, messages: list[Any]) -> list[Any]:
         """Return the messages as the model saw them: text that a middleware redacted in the request is not learned."""
-        messages = self.messages_of(request)
+        call_id = request.tool_call["id"] or ""
         owner = owner_of_call(owner_of(request), messages)
-        open_call = self._core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
+        open_call = self._core.open_calls.of_tool_call(owner, call_id)
         if open_call is None:
             return messages
-        return seen_up_to_now(open_call.history, messages)
+        return open_call.seen_with(messages, call_id)
 
 
 def owner_of(request: ToolCallRequest) -> Owner:

@@ -25,6 +25,7 @@ from desk import (
     thread,
     warm,
 )
+from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     AutoModeMiddleware,
@@ -52,6 +53,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from pydantic import BaseModel
@@ -62,6 +64,7 @@ from langgraph_toolmem import Entries, Inertia, ToolMemory
 from langgraph_toolmem.core import catalogue
 from langgraph_toolmem.graph.provenance import decode_value
 from langgraph_toolmem.graph.state import slot_key
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -212,6 +215,39 @@ async def test_an_agent_within_a_graph_learns_each_turn_once(own: bool | None) -
     assert (report.turns, report.skipped) == (80, 80 - agent.model_calls)
     assert report.skipped > 0
     assert {c.calls for c in memory.view().tools.values()} == {20}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["thread", "no thread"])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_tool_may_replace_the_messages_of_its_injected_state(named: bool, fails: bool) -> None:
+    """Deep agents delegate so: the state that the tool gets becomes the state of its subagent."""
+
+    @tool
+    def delegate(task: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Give a task to a subagent."""
+        state["messages"] = [{"role": "user", "content": task}]
+        if fails:
+            raise ValueError("the subagent is busy")
+        return f"{task}: done"
+
+    def answers(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        calls = [{"name": "delegate", "args": {"task": part}, "id": f"{messages[-1].text}-{part}"} for part in "ab"]
+        return AIMessage("", tool_calls=calls)
+
+    memory = ToolMemory.ephemeral(tools=[delegate])
+    middleware = tool_memory_middleware(
+        memory, outer=[ToolErrorMiddleware(on_error=lambda error, request: str(error))], recall=True
+    )
+    agent = create_agent(ScriptedChatModel(script=answers), [delegate], middleware=middleware)
+    for i in range(4):
+        config = thread(f"thread-{i}") if named else {}
+        state = await agent.ainvoke({"messages": [HumanMessage(f"Request {i}")]}, config)
+        assert state["messages"][-1].text == "Done."
+    report = memory.report()
+    assert (report.turns, report.calls, report.answers) == (8, 8, 4)
+    assert report.tools["delegate"].failed == (8 if fails else 0)
 
 
 # --- middleware that changes what the model sees ---
