@@ -193,7 +193,7 @@ def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> Base
         MissingExtraError: a package is missing.
     """
     if not re.fullmatch(r"[\w-]+:\S.*", text):
-        raise ConfigurationError(f"{name} {text!r} is none of: {', '.join([*others, 'provider:model'])}")
+        raise ConfigurationError(f"{name} must be one of {', '.join([*others, 'provider:model'])}, got {text!r}.")
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:

@@ -112,7 +112,11 @@ def _random_looking(body: str) -> bool:
         return 2 <= digits <= len(body) - 2
     if not re.fullmatch(r"[A-Za-z0-9_-]{16,}", body) or digits == 0:
         return False
-    # Random letters and digits change class (lower, upper, digit) at most places; words do not.
+    return _changes_class_often(body)
+
+
+def _changes_class_often(body: str) -> bool:
+    """Return True if a text keeps changing between lower case, upper case and digits, as words do not."""
     classes = []
     for char in body:
         if char.isalnum():
@@ -205,7 +209,7 @@ def _in_parentheses(mark: re.Match[str]) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: "1 call", "2 calls"."""
     if number == 1:
-        return f"{number:,} {noun}"
+        return f"1 {noun}"
     return f"{number:,} {noun}s"
 
 
@@ -244,17 +248,24 @@ def loads(text: str) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return "NaN"
-        if value > 0:
-            return "Infinity"
-        return "-Infinity"
+    """Return a value with the names of NaN and infinities in their places."""
+    if isinstance(value, float):
+        return _finite_number(value)
     if isinstance(value, Mapping):
         return {_finite(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value
+
+
+def _finite_number(number: float) -> float | str:
+    if math.isfinite(number):
+        return number
+    if math.isnan(number):
+        return "NaN"
+    if number > 0:
+        return "Infinity"
+    return "-Infinity"
 
 
 def _number(text: str) -> float:
@@ -265,7 +276,7 @@ def _number(text: str) -> float:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is no JSON: NaN and infinities are stored as strings")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_number)

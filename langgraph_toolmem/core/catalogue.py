@@ -224,6 +224,7 @@ class Catalogue:
 
     @property
     def given(self) -> Mapping[str, ToolSpec] | None:
+        """The tools as given to the memory, with those of hosts; None if none were given."""
         return self._given
 
     @property
@@ -232,13 +233,19 @@ class Catalogue:
         with self._lock:
             if self._given is not None:
                 return self._given
-            for name, entry in self._graph.tools.items():
-                calls = int(entry.get("calls_read", 0))
-                known = self._inferred.get(name)
-                if calls and not is_apart(name) and (known is None or known.calls != calls):
-                    self._inferred[name] = InferredSpec(calls, infer_spec(name, entry))
+            self._infer_from_calls()
             inferred = {name: known.spec for name, known in self._inferred.items()}
             return inferred | self._of_hosts
+
+    def _infer_from_calls(self) -> None:
+        """Infer the specs of tools again whose number of calls has changed."""
+        for name, entry in self._graph.tools.items():
+            calls = int(entry.get("calls_read", 0))
+            if not calls or is_apart(name):
+                continue
+            known = self._inferred.get(name)
+            if known is None or known.calls != calls:
+                self._inferred[name] = InferredSpec(calls, infer_spec(name, entry))
 
     def offered(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
         """Return the tools of a step that the agent itself executes, by name; the same dict for the same tools.
@@ -383,21 +390,27 @@ class Catalogue:
         if self._describe is None:
             return
         record: Record = []
-        for name, spec in specs.items():
+        for spec in specs.values():
             kept = self._record_of(spec)
-            best = spec
-            if self._given is not None and name in self._given and self._record_of(self._given[name]) == kept:
-                best = self._given[name]  # a host may know less than the developer
-            restrictions = [spec]
-            noted = self._noted(kept)
-            if noted is not None:
-                restrictions.append(noted)  # they are kept, although other programs do not know them
-            marked = self._declared(restricted(best, restrictions))
-            changes = changes_of(marked, self._graph.tools.get(kept, {}))
+            changes = changes_of(self._to_note(spec, kept), self._graph.tools.get(kept, {}))
             if changes:
                 record.append(ToolDescribed(kept, changes))
         if record:
             self._describe(record)
+
+    def _to_note(self, spec: ToolSpec, record: str) -> ToolSpec:
+        """Return a tool as its note is to describe it: as the developer gave it, with all restrictive marks."""
+        best = spec
+        given = (self._given or {}).get(spec.name)
+        # A host may know less than the developer.
+        if given is not None and self._record_of(given) == record:
+            best = given
+        restrictions = [spec]
+        noted = self._noted(record)
+        # Marks of earlier programs are kept, although this program does not know them.
+        if noted is not None:
+            restrictions.append(noted)
+        return self._declared(restricted(best, restrictions))
 
     # --- records of tools of one name ---
 
@@ -405,17 +418,22 @@ class Catalogue:
         """Return the names of the records of tools (`specs` by default), and the tools with several records."""
         with self._lock:
             several = self._shapes()
-            if specs is None and not several:
+            if specs is not None:
+                return self._known_records(specs, several)
+            if not several:
                 return ALIKE
-            if specs is None:
-                return self._records_of(self.specs, several)
-            known = self._records.get(id(specs))
-            if known is None or known.specs is not specs or known.several is not several:
-                if len(self._records) >= MAX_TOOL_SETS:
-                    self._records.clear()
-                known = KnownRecords(specs, several, self._records_of(specs, several))
-                self._records[id(specs)] = known
-            return known.records
+            return self._records_of(self.specs, several)
+
+    def _known_records(self, specs: Mapping[str, ToolSpec], several: Mapping[str, Mapping[str, Shape]]) -> ToolRecords:
+        """Return the names of the records of given tools, made once for each set of tools."""
+        known = self._records.get(id(specs))
+        # The id of a set that is gone may be reused: the objects themselves are compared.
+        if known is None or known.specs is not specs or known.several is not several:
+            if len(self._records) >= MAX_TOOL_SETS:
+                self._records.clear()
+            known = KnownRecords(specs, several, self._records_of(specs, several))
+            self._records[id(specs)] = known
+        return known.records
 
     def records_of(self, tool: str) -> Collection[str]:
         """Return the names of all records of a tool's name."""
@@ -517,6 +535,7 @@ class _Marked(Mapping[str, ToolSpec]):
 
 
 def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
+    """Return tools without the memory's own (search, summary), which are not learned."""
     return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
 
 
@@ -583,19 +602,26 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 
 
 def _seems_to_read(spec: ToolSpec) -> bool:
-    # Its name says that it reads, and neither name nor description mentions a change, or code that it would run.
-    last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
-    reads = spec.read_only is not False and (last[0] in LEXICON.reading or last[-1] in _NAME_WORDS.ends)
-    if not reads or _runs_code(spec, last) or last[-1] in _NAME_WORDS.particles:
+    """Return True if the name says that a tool reads, and neither name nor description mentions a change or a
+    program.
+    """
+    if spec.read_only is False:
+        return False
+    # Servers and toolkits put their own name in front: "github__get_issue", "shop.orders.list".
+    own_name = re.split(r"[./:]|__", spec.name)[-1]
+    name = words(own_name) or [""]
+    first, last = name[0], name[-1]
+    reads = first in LEXICON.reading or last in _NAME_WORDS.ends
+    if not reads or last in _NAME_WORDS.particles or _runs_code(spec, name):
         return False
     # list_price_update updates the price of a list; in get_update the noun is the object.
-    if len(last) > 2 and last[-1] in _NAME_WORDS.acts:
+    if len(name) > 2 and last in _NAME_WORDS.acts:
         return False
     return not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
 
 
 def _runs_code(spec: ToolSpec, name: Sequence[str]) -> bool:
-    """Return True if a tool takes a program, such as SQL: its text may do anything."""
+    """Return True if a tool takes a program, such as SQL, which may do anything; `name`: the words of its name."""
     parameters = [parameter.lower() for parameter in spec.properties]
     if not _NAME_WORDS.languages.isdisjoint(name) or not _NAME_WORDS.programs.isdisjoint(parameters):
         return True

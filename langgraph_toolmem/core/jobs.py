@@ -182,7 +182,8 @@ class JobQueue(Database):
             [(waiting,)] = database.execute("SELECT count(*) FROM jobs")
             if waiting >= JOB_LIMITS.waiting:
                 raise StorageError(
-                    f"{waiting:,} jobs wait to be done, and no more are taken: `toolmem doctor` says which, and why."
+                    f"{waiting:,} jobs wait to be done, and no more are accepted: `toolmem doctor` says which jobs "
+                    "wait, and why."
                 )
             database.executemany("DELETE FROM jobs WHERE id = :id AND dead = 1", rows)
             return database.executemany(
@@ -270,6 +271,7 @@ class JobQueue(Database):
 
     @property
     def last(self) -> int:
+        """The place of the job that was put last; 0 without jobs."""
         return sum(seq or 0 for (seq,) in self.ask("SELECT max(seq) FROM jobs"))
 
     def unsettled(self, kinds: Iterable[str], upto: int) -> bool:
@@ -294,6 +296,7 @@ class JobQueue(Database):
         return {"pending": pending or 0, "failing": failing or 0, "dead": dead or 0}
 
     def troubles(self) -> list[str]:
+        """Return sentences on the jobs that were given up or failed, the most frequent five kinds of them."""
         sql = """
             SELECT kind, dead, error, count(*) AS number FROM jobs WHERE dead = 1 OR attempts > 0
             GROUP BY kind, dead, error ORDER BY number DESC LIMIT 5
@@ -358,10 +361,12 @@ class JobHandler:
 
 
 def always() -> bool:
+    """Return True: the default of `may_work`, for a process that always may."""
     return True
 
 
 def never() -> bool:
+    """Return False: the default of `take_over` and `serves`, where every process may write."""
     return False
 
 
@@ -701,26 +706,31 @@ class Jobs:
                 self._changed.notify_all()
 
     def _do(self, jobs: list[Job]) -> None:
-        handler = self._handlers[jobs[0].kind]
-        answer = jobs[0].answer
+        """Do jobs of one kind; a slow one alone, with the answer of its model."""
+        first = jobs[0]
+        handler = self._handlers[first.kind]
+        answer = first.answer
         if handler.find is not None and answer is None:
-            answer = handler.find(jobs[0])
+            answer = handler.find(first)
         with self._changing:
             if answer is not None:
                 # Kept before it is used: a model is not asked twice for one job.
-                if self._stopped or not self.queue.save(jobs[0], answer):
+                if self._stopped or not self.queue.save(first, answer):
                     return  # forgotten, or done by another process
-                jobs = [jobs[0]._replace(answer=answer)]
+                jobs = [first._replace(answer=answer)]
             self._doing = threading.get_ident()
             try:
                 with self.together():
                     handler.do(jobs)
-                for job in self.queue.done(jobs):
-                    if self.queue.namespace_of(job.run).namespace is None:  # forgotten
-                        # Another process forgot the user while the job was done.
-                        handler.undo(job)
+                self._undo_forgotten(handler, self.queue.done(jobs))
             finally:
                 self._doing = None
+
+    def _undo_forgotten(self, handler: JobHandler, expired: Iterable[Job]) -> None:
+        """Revert jobs whose user another process forgot while they were done: their leases have expired."""
+        for job in expired:
+            if self.queue.namespace_of(job.run).namespace is None:
+                handler.undo(job)
 
     def _failed(self, job: Job, error: BaseException) -> None:
         if self._stopped:  # the end of the interpreter is not a failure of the job; the next opening continues it
@@ -729,23 +739,30 @@ class Jobs:
         wait = min(JOB_LIMITS.longest_wait, JOB_LIMITS.first_wait * 2.0 ** min(job.attempts, 20))
         try:
             if isinstance(error, NotYetError):
-                if job.attempts + 1 < error.tries:
-                    self.queue.retry(job, wait, str(error))
-                else:
-                    logger.debug("a %s job is dropped: %s", job.kind, error)
-                    self.queue.done([job])
-                return
-            log_failure(logger, self._level(job.kind, logging.WARNING), "a %s job failed", job.kind, error=error)
-            dead = isinstance(error, InputError)
-            if self._handlers[job.kind].slow:
-                # A model's answer that cannot be read may be chance; a job on disk stays as it is.
-                dead = job.attempts + 1 >= JOB_LIMITS.slow_tries
-            self.queue.retry(job, wait, describe_error(error), dead=dead)
-            if dead:
-                logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
+                self._wait_or_drop(job, wait, error)
+            else:
+                self._retry_or_give_up(job, wait, error)
         except Exception as broken:  # noqa: BLE001 - the lease ends by itself
+            # A closed memory's queue refuses writes: that is no failure to report.
             level = logging.DEBUG if self._over.is_set() else logging.ERROR
             log_failure(logger, level, "the queue cannot be written", error=broken)
+
+    def _wait_or_drop(self, job: Job, wait: float, error: NotYetError) -> None:
+        if job.attempts + 1 < error.tries:
+            self.queue.retry(job, wait, str(error))
+        else:
+            logger.debug("a %s job is dropped: %s", job.kind, error)
+            self.queue.done([job])
+
+    def _retry_or_give_up(self, job: Job, wait: float, error: BaseException) -> None:
+        log_failure(logger, self._level(job.kind, logging.WARNING), "a %s job failed", job.kind, error=error)
+        # A model's answer that cannot be read may be chance; a job on disk stays as it is.
+        dead = isinstance(error, InputError)
+        if self._handlers[job.kind].slow:
+            dead = job.attempts + 1 >= JOB_LIMITS.slow_tries
+        self.queue.retry(job, wait, describe_error(error), dead=dead)
+        if dead:
+            logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
 
     def _level(self, what: str, level: int) -> int:
         """Return `level` at the first failure in a row, and then that of debug messages."""

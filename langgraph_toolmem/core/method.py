@@ -96,7 +96,9 @@ def shown_in_words(what: str, sums: Mapping[str, int]) -> tuple[str, ...]:
 def outcome_in_words(sums: Mapping[str, int]) -> str:
     """Return how runs with shown items ended; "" without feedback."""
     helped, hurt = sums["helped"], sums["hurt"]
-    return f"; of these went well {helped:,}, badly {hurt:,}" if helped + hurt else ""
+    if not helped + hurt:
+        return ""
+    return f"; of these went well {helped:,}, badly {hurt:,}"
 
 
 # --- finished runs: one method keeps them, others read them ---
@@ -209,19 +211,25 @@ def check_methods(methods: Iterable[Any]) -> list[Method]:
     """Return the methods of a memory; raise ConfigurationError (`MissingExtraError`) if one of them cannot be used."""
     checked: dict[str, Method] = {}
     for method in methods:
-        if not isinstance(method, Method):
-            hint = f": give an instance, {method.__name__}()" if isinstance(method, type) else ""
-            raise ConfigurationError(f"methods holds {method!r}, which is no Method{hint}.")
-        if method.package is not None:
-            module, extra = method.package
-            if not has_package(module):
-                raise MissingExtraError(type(method).__name__, extra)
-        if hasattr(method, "core"):
-            raise ConfigurationError(f"The method {method.name!r} belongs to another memory; make a new one.")
+        _check_method(method)
         if method.name in checked:
-            raise ConfigurationError(f"Two methods are called {method.name!r}.")
+            raise ConfigurationError(
+                f"Two methods in `methods` are called {method.name!r}. Drop or rename one of them."
+            )
         checked[method.name] = method
     return list(checked.values())
+
+
+def _check_method(method: Any) -> None:
+    if not isinstance(method, Method):
+        hint = f": give an instance, {method.__name__}()" if isinstance(method, type) else ""
+        raise ConfigurationError(f"`methods` has {method!r}, which is not a Method{hint}.")
+    if method.package is not None:
+        module, extra = method.package
+        if not has_package(module):
+            raise MissingExtraError(type(method).__name__, extra)
+    if hasattr(method, "core"):
+        raise ConfigurationError(f"The method {method.name!r} belongs to another memory. Make a new one for this one.")
 
 
 _off: Final = dict[str, str]()  # names of built-in methods that are not installed, and the extras that install them

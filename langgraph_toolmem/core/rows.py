@@ -172,6 +172,21 @@ class _Row(Generic[T]):
     item: T
 
 
+@dataclass(frozen=True, slots=True)
+class _ChangedRows:
+    """Rows to write: those with a new text, and those of which only metadata or part changed."""
+
+    texts: list[VectorItem] = field(default_factory=list)
+    metadata: list[VectorItem] = field(default_factory=list)
+
+    def add(self, row: VectorItem, before: Hit | None) -> None:
+        # Embedding costs most: a row with an unchanged text keeps its vector.
+        if before is None or before.text != row.text:
+            self.texts.append(row)
+        elif _differs(row, before):
+            self.metadata.append(row)
+
+
 class Rows(Generic[T]):
     """The items of one kind, of all users. Blocking: at a model call, `near` is called in a step.
 
@@ -195,7 +210,9 @@ class Rows(Generic[T]):
 
     def key(self, item: str, user: User) -> str:
         """Return the name of an item (its id) in the ledger: two users' items of one id have two records."""
-        return digest(*user.namespace, item) if self._users.apart else item
+        if not self._users.apart:
+            return item
+        return digest(*user.namespace, item)
 
     # --- writing ---
 
@@ -217,6 +234,7 @@ class Rows(Generic[T]):
             answers: list[T | None] = []
             for key, new in given:
                 now: T | None = new
+                # Two of the given items may have one id: the second is joined with the first.
                 if key in joined:
                     now = self.kind.joined(joined[key], new)
                 if now is not None:
@@ -273,48 +291,58 @@ class Rows(Generic[T]):
 
     def forget(self, user: User, gone: Forgotten | None = None) -> int:
         """Remove a user's items, those of some runs, or all that are older than a time (`RowKind.since`), from the disk
-        too; return how many were removed or changed."""
+        too; return how many were removed or changed.
+
+        Raises:
+            StorageError: data is left; call it again.
+        """
         if self._vectors.empty:
             return 0
         if gone is not None and gone.before is not None:
             return self._forget_before(gone.before)
         with self._writing:
-            space = self._space(user)
             if gone is not None and not gone.user:
                 removed = sum(self.forget_of(run, user) for run in gone.runs)
             elif self._users.apart:
-                ids = space.store.ids(self.kind.name)
-                space.store.drop(self.kind.name)
-                self._left(space, ids, user)
-                removed = len(ids)
+                removed = self._drop_all(user)
             else:
                 removed = self.forget_of(user.digest or "", user)
-            space.store.scrub(self.kind.name)  # even without items: the last call may have failed here
+            # Even without items: the last call may have failed here.
+            self._space(user).store.scrub(self.kind.name)
         return removed
 
-    def _forget_before(self, before: float) -> int:
-        name, removed = self.kind.name, 0
+    def _drop_all(self, user: User) -> int:
+        """Remove all rows of a namespace, which belongs to one user; return their number."""
+        space = self._space(user)
+        ids = space.store.ids(self.kind.name)
+        space.store.drop(self.kind.name)
+        self._left(space, ids, user)
+        return len(ids)
 
+    def _forget_before(self, before: float) -> int:
+        """Remove data older than a time from all namespaces; return the number of changed items."""
+        removed = 0
+        for namespace in self._vectors.namespaces(self.kind.name):
+            # Several memories may share one Chroma server.
+            if self._users.has(namespace):
+                removed += self._forget_before_in(User(None, None, namespace), before)
+        return removed
+
+    def _forget_before_in(self, user: User, before: float) -> int:
         def since(item: T) -> T | None:
             return self.kind.since(item, before)
 
-        for namespace in self._vectors.namespaces(name):
-            # Several memories may share one Chroma server.
-            if not self._users.has(namespace):
-                continue
-            user = User(None, None, namespace)
-            with self._writing:
-                space = self._space(user)
-                old: list[str] = []
-                for row in self._items(space.store.each(name), None):
-                    if self.kind.since(row.item, before) is not row.item:
-                        old.append(row.key)
-                for some in batches(old, ROW_LIMITS.batch):
-                    self.change(some, since, user)
-                if old:
-                    space.store.scrub(name)
-                removed += len(old)
-        return removed
+        with self._writing:
+            store = self._space(user).store
+            old: list[str] = []
+            for row in self._items(store.each(self.kind.name), None):
+                if since(row.item) is not row.item:
+                    old.append(row.key)
+            for some in batches(old, ROW_LIMITS.batch):
+                self.change(some, since, user)
+            if old:
+                store.scrub(self.kind.name)
+        return len(old)
 
     def forget_of(self, owner: str, user: User) -> int:
         """Remove all data of a user or a run (digest), and verify its removal; return the number of changed items.
@@ -324,7 +352,7 @@ class Rows(Generic[T]):
             StorageError: data is left.
         """
         if not owner:
-            raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
+            raise InputError(f"To forget {self.kind.name}, name the user or the run they belong to: the name is empty.")
 
         def remove(space: _Namespace, seen: int | None) -> int:
             ids = space.store.ids(self.kind.name, owner)
@@ -339,7 +367,7 @@ class Rows(Generic[T]):
             # Searched again: forgotten data must really be deleted.
             still = space.store.ids(self.kind.name, owner)
             if still:
-                raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
+                raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Forget them again.")
             return len(ids)
 
         with self._writing:
@@ -387,19 +415,29 @@ class Rows(Generic[T]):
         count = k
         if count is None:
             count = space.store.count(name)
-        least = max(1, count // 4)
+
+        def search(number: int) -> list[SearchHit[T]]:
+            return space.store.query(name, query, k=number, vector=vector, part=part, read=self._read_row, same=same)
+
         # At a model call, a server is asked once: a second round trip would make the user wait.
-        asks_once = k is None or self.waits_little
-        while True:
-            rows = space.store.query(name, query, k=count, vector=vector, part=part, read=self._read_row, same=same)
-            hits = self._not_retired(rows, user)
-            if asks_once or len(hits) >= least or len(rows) < count or count >= ROW_LIMITS.most_near:
-                break
-            # Chroma cannot leave out retired rows, because their records are in the ledger. So more rows are requested.
-            count *= 4
+        if k is None or self.waits_little:
+            hits = self._not_retired(search(count), user)
+        else:
+            hits = self._enough_hits(search, count, user)
         if same is None:
             return hits[:k]
         return hits
+
+    def _enough_hits(self, search: Callable[[int], list[SearchHit[T]]], count: int, user: User) -> list[SearchHit[T]]:
+        """Search for more rows as long as more than three quarters of those wanted are retired."""
+        least = max(1, count // 4)
+        while True:
+            rows = search(count)
+            hits = self._not_retired(rows, user)
+            if len(hits) >= least or len(rows) < count or count >= ROW_LIMITS.most_near:
+                return hits
+            # Chroma cannot leave out retired rows, because their records are in the ledger. So more rows are requested.
+            count *= 4
 
     def _not_retired(self, rows: Sequence[SearchHit[T]], user: User) -> list[SearchHit[T]]:
         """Return rows with the items' records, without retired items."""
@@ -449,10 +487,11 @@ class Rows(Generic[T]):
         """
         space = self._space(user)
         with self._noting:
-            back = space.version - since
-            if not 0 <= back <= len(space.changed):
+            number = space.version - since
+            first = len(space.changed) - number
+            if number < 0 or first < 0:
                 return space.version, None
-            return space.version, list(dict.fromkeys(list(space.changed)[len(space.changed) - back :]))
+            return space.version, list(dict.fromkeys(islice(space.changed, first, None)))
 
     def written(self, user: User) -> int:
         """Return the number of a user's items that this process wrote or removed."""
@@ -542,28 +581,22 @@ class Rows(Generic[T]):
         seen: int | None = None,
     ) -> None:
         """Write items: completely if the text is new, otherwise only changed metadata and parts."""
-        new: list[VectorItem] = []
-        same: list[VectorItem] = []
+        changed = _ChangedRows()
         for key, item in items.items():
             before = None
             if key in known:
                 before = known[key].row
-            packed = self._packed(item, before, user)
-            # Embedding costs most: a row with an unchanged text keeps its vector.
-            if before is None or before.text != packed.text:
-                new.append(packed)
-            elif _differs(packed, before):
-                same.append(packed)
-        if new:
+            changed.add(self._packed(item, before, user), before)
+        if changed.texts:
             self._expect_move(space)
-            space.store.upsert(self.kind.name, new, vectors=vectors, seen=seen)
+            space.store.upsert(self.kind.name, changed.texts, vectors=vectors, seen=seen)
             seen = None  # the rest is of the same reading
-        if same:
+        if changed.metadata:
             self._expect_move(space)
-            space.store.amend(self.kind.name, same, seen=seen)
+            space.store.amend(self.kind.name, changed.metadata, seen=seen)
         if space.size is not None:
-            space.size += len({row.id for row in new} - known.keys())
-        self._note(space, [row.id for row in (*new, *same)])
+            space.size += len({row.id for row in changed.texts} - known.keys())
+        self._note(space, [row.id for row in (*changed.texts, *changed.metadata)])
 
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)

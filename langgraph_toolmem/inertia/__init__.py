@@ -29,7 +29,7 @@ budget of misses, and for a familiar request.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -256,16 +256,23 @@ class Inertia(Method):
             if recorded:
                 core.executions.begins(run.next_key)
             asking = agent or AgentPolicy("", chosen)
-            if decision.acts:
-                record = self._shortcut_begins(decision, state, run, user.digest, asking)
-                core.apply(digest("shortcut", run.next_key), record, user=user.digest, run=run.digest)
-            elif not self.evidence.knows(run.next_key):
-                checked = _check_of_turn(decision, chosen, asking, forbidden, by_context=by_context)
-                record = self._model_turn_begins(decision, state, run, user.digest, asking, checked)
-                core.apply(None, record, user=user.digest, run=run.digest)
+            found_by = _check_of_turn(decision, chosen, asking, forbidden, by_context=by_context)
+            self._record_beginning(decision, state, run, user.digest, asking, found_by)
         # After the lock, and never an error of the model call: a job may wait longer without harm.
         core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         return of_tools(decision, names)
+
+    def _record_beginning(
+        self, decision: Decision, state: RunState, run: Run, user: str | None, agent: AgentPolicy, found_by: str
+    ) -> None:
+        """Record that a model turn begins, once: with a call in the model's place, or as a turn of the model."""
+        core, turn = self.core, run.next_key or ""
+        if decision.acts:
+            record = self._shortcut_begins(decision, state, run, user, agent)
+            core.apply(digest("shortcut", turn), record, user=user, run=run.digest)
+        elif not self.evidence.knows(turn):
+            record = self._model_turn_begins(decision, state, run, user, agent, found_by)
+            core.apply(None, record, user=user, run=run.digest)
 
     def _shortcut_begins(
         self, decision: Decision, state: RunState, run: Run, user: str | None, agent: AgentPolicy
@@ -278,7 +285,10 @@ class Inertia(Method):
     def _model_turn_begins(
         self, decision: Decision, state: RunState, run: Run, user: str | None, agent: AgentPolicy, found_by: str
     ) -> Record:
-        """Return the record of a turn that the model takes. Its answer checks the call: SHADOW_CHECK or AUDIT."""
+        """Return the record of a turn that the model takes.
+
+        `found_by`: SHADOW_CHECK or AUDIT if the model's answer checks the proposed call, otherwise "".
+        """
         hour, turn = self.core.hour(), run.next_key or ""
         record = open_turn(self.core.graph, state, turn, decision, user, audit=found_by == AUDIT)
         record += self.agents.begun(agent, hour, acted=False)
@@ -384,24 +394,35 @@ class Inertia(Method):
 
     def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
         """Log once per set of tools which tools the developer's declarations cover, and which are undeclared."""
-        catalogue = self.core.catalogue
         most_logged = 256  # a host that makes its tools again for each call would fill log and memory
-        key: object = ("all", len(catalogue.specs)) if tools is None else id(tools)
+        key: object = id(tools)
+        if tools is None:
+            key = ("all", len(self.core.catalogue.specs))
         if key in self._logged or len(self._logged) >= most_logged:
             return
         self._logged.add(key)
-        specs = {**catalogue.known, **(tools or {})}
-        whole = catalogue.given is not None
-        lines = list(misnamed(policy, specs, whole=whole))
-        lines += catalogue.declarations.lines(catalogue.marked(specs), whole=whole)
-        available = catalogue.marked(tools)
-        missing = undeclared(available, policy)
-        reading = suggested(available[name] for name in missing)
-        lines.append((logging.WARNING if reading else logging.DEBUG, undeclared_line(missing, reading)))
-        for level, line in lines:
+        for level, line in self._lines_on_declarations(policy, tools):
             if line and line not in self._logged:
                 logger.log(level, line)
                 self._logged.add(line)
+
+    def _lines_on_declarations(
+        self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None
+    ) -> Iterator[tuple[int, str]]:
+        """Yield lines for the log with their levels; a line may be ""."""
+        catalogue = self.core.catalogue
+        specs = {**catalogue.known, **(tools or {})}
+        whole = catalogue.given is not None
+        yield from misnamed(policy, specs, whole=whole)
+        yield from catalogue.declarations.lines(catalogue.marked(specs), whole=whole)
+        available = catalogue.marked(tools)
+        missing = undeclared(available, policy)
+        reading = suggested(available[name] for name in missing)
+        # Without a suggestion there is nothing to paste: all undeclared tools are meant to change something.
+        level = logging.DEBUG
+        if reading:
+            level = logging.WARNING
+        yield level, undeclared_line(missing, reading)
 
     def _draw(self, kind: str, *parts: str | int) -> float:
         """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the parts of a history."""
@@ -517,8 +538,9 @@ class Inertia(Method):
 
     def _corrected(self, learned: LearnedTurn, outcome: PredictionOutcome, number: int) -> Record:
         """Return the events by which a model turn checks the memory's calls before it, and the sources of values."""
-        record, wrong_calls = settle(self.corrections, learned, number)
-        for call in wrong_calls:
+        settled = settle(self.corrections, learned, number)
+        record = settled.record
+        for call in settled.wrong:
             record += credit_correction(call, number)
             record += self.agents.corrected(learned, call)
         if outcome.judged:

@@ -85,6 +85,10 @@ class EnoughCases:
 
 
 LIMITS: Final = FactLimits()
+_NAMES_A_KIND: Final = "="
+"""Mark of a fact that counts only if its place is categorical (`Facts.facts`)."""
+_PLACE: Final = slice(1, 9)
+"""The digest of its place in a fact, after the mark; the digest of its value comes after it."""
 FOR_CHANGES: Final = EnoughCases(least=3, share=0.9)
 FOR_LOOK_UPS: Final = EnoughCases(least=2, share=0.7)
 MEDIA: Final = "media"
@@ -95,6 +99,8 @@ SURE: Final = 0.5
 _WORD_OR_NUMBER: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
 _NUMBERED: Final = re.compile(r"\d{3}|\d-\d")
 """A key with such digits is a value: an id, a date."""
+_ID_IN_PATH: Final = "#"
+"""In place of such a key in a path."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _NO_CATEGORY: Final = re.compile(r"\S[^\s@]*@\S+$|\w+://|.*\d{4}", re.DOTALL)
 """An address, an id or a date names one thing, not a kind of things."""
@@ -186,7 +192,7 @@ def _fact(place: str, value: str, mark: str = ".") -> str:
     return mark + _key("place", place) + _key("value", value)
 
 
-_MEDIA_FACT: Final = _fact(MEDIA, "")[:9]
+_MEDIA_FACT: Final = _fact(MEDIA, "")[: _PLACE.stop]
 """Mark and place of the fact that represents the pictures and files of a request."""
 
 
@@ -373,7 +379,7 @@ class Cases(Table):
 
     def _see(self, facts: list[str]) -> None:
         for fact in facts:
-            place, value = fact[1:9], fact[9:]
+            place, value = fact[_PLACE], fact[_PLACE.stop :]
             values = self.places.get(place)
             if values is None:
                 values = self.places[place] = PlaceValues(0, {})
@@ -425,7 +431,7 @@ class Cases(Table):
         _read_fields(fields, facts)
         for step in steps:
             self._read(step, today, facts)
-        of_categories = [fact for fact in facts.facts if fact[0] == "="]
+        of_categories = [fact for fact in facts.facts if fact[0] == _NAMES_A_KIND]
         return list(dict.fromkeys(of_categories))
 
     def _read(self, step: ExecutedCall, today: int, facts: Facts) -> None:
@@ -450,7 +456,7 @@ class Cases(Table):
                 _read_number(place, word, today, facts)
                 known = "*"
             else:
-                facts.add(place, word[: LIMITS.kind], "=")
+                facts.add(place, word[: LIMITS.kind], _NAMES_A_KIND)
                 # After a name ("active for Ann") the place would be new for each person, and each word would be unseen.
                 known = word if self.categorical(_key("place", place)) else "*"
             before = (before[1], known)
@@ -461,7 +467,7 @@ class Cases(Table):
         summary = pair.summary
         enough = FOR_CHANGES if changes else FOR_LOOK_UPS
         # Ids and names are new in each run: as facts they would send every turn to the model.
-        own = [fact for fact in facts.facts if fact[0] != "=" or self.categorical(fact[1:9])]
+        own = [fact for fact in facts.facts if fact[0] != _NAMES_A_KIND or self.categorical(fact[_PLACE])]
         if not summary.culprits.isdisjoint(own):
             return "a value in outputs or context has led the model elsewhere before"
         # Without the ranges of numbers 45 changes in 10,000 requests were unasked.
@@ -477,10 +483,11 @@ class Cases(Table):
             if unproven is not None:
                 return unproven
         # Without the values of outputs 583 changes in 10,000 requests were unasked.
-        doubt = self.doubt(
-            state, candidate.tool, self.facts_of(state, situation.today, changes=changes), changes=changes
-        )
-        return Refusal("cases", doubt) if doubt else None
+        facts = self.facts_of(state, situation.today, changes=changes)
+        doubt = self.doubt(state, candidate.tool, facts, changes=changes)
+        if not doubt:
+            return None
+        return Refusal("cases", doubt)
 
     def _unproven_after_own_calls(self, state: RunState, tool: str) -> Refusal | None:
         """Return why a change may not follow a call of the memory; None if the model often made it in this situation.
@@ -635,11 +642,10 @@ def _leaves(value: Any, path: str = "$", in_rows: bool = False, depth: int = 0) 
     if depth > LIMITS.depth:
         return
     if isinstance(value, dict):
-        # Rows by id, {"W1000": {...}}, are rows like those of a list: the id names no place.
-        named = {key: "#" if _NUMBERED.search(str(key)) else str(key) for key in value}
+        named = {key: _name_of(str(key)) for key in value}
         yield path + "{}", " ".join(sorted(set(named.values()))), in_rows
         for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{named[key]}", in_rows or named[key] == "#", depth + 1)
+            yield from _leaves(inner, f"{path}.{named[key]}", in_rows or named[key] == _ID_IN_PATH, depth + 1)
     elif isinstance(value, list):
         # None, one, two or many: models branch on an empty list, rarely on the fourth row.
         yield path + "[]", [min(len(value), 3)], in_rows
@@ -647,6 +653,14 @@ def _leaves(value: Any, path: str = "$", in_rows: bool = False, depth: int = 0) 
             yield from _leaves(inner, path + "[*]", True, depth + 1)
     else:
         yield path, value, in_rows
+
+
+def _name_of(key: str) -> str:
+    """Return a key as part of a path."""
+    # Rows by id, {"W1000": {...}}, are rows like those of a list: the id names no place.
+    if _NUMBERED.search(key):
+        return _ID_IN_PATH
+    return key
 
 
 def _read_leaf(place: str, value: Any, in_rows: bool, today: int, facts: Facts) -> None:
@@ -667,7 +681,7 @@ def _read_text_leaf(place: str, text: str, in_rows: bool, today: int, facts: Fac
     if not in_rows:
         facts.add(place, "text" if text else "")
     if place.endswith("{}") or _may_name_a_kind(text):
-        facts.add(place, text, "=")
+        facts.add(place, text, _NAMES_A_KIND)
     day = None if in_rows else _day(text)
     if day is not None:
         facts.add_day(place, day, today)
@@ -696,7 +710,7 @@ def _read_fields(fields: Mapping[str, Any], facts: Facts) -> None:
         if isinstance(value, bool):
             facts.add(place, str(value))
         elif isinstance(value, str) and _may_name_a_kind(value):
-            facts.add(place, value, "=")
+            facts.add(place, value, _NAMES_A_KIND)
 
 
 @cached(mebibytes=1)

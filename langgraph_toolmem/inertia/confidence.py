@@ -245,23 +245,30 @@ def _sigmoid(odds: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))), dtype=np.float64)
 
 
-def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
-    """Return the keys of a candidate's two records: of its tool, and of its tool after the event before it."""
+class RecordKeys(NamedTuple):
+    """The keys of a candidate's two records: of its tool, and of its tool right after the event before it."""
+
+    of_tool: str
+    of_tool_here: str
+
+
+def record_keys(candidate: Candidate, state: RunState) -> RecordKeys:
+    """Return the keys of a candidate's records."""
     # The record is kept by levels: how often a backing of this strength was right, for this tool.
     product = candidate.p_tool * candidate.p_args
     kind = "=" * candidate.whole + ">" * bool(candidate.each)
     level = bisect_right((0.1, 0.3, 0.5, 0.7, 0.9), product)
     backing = f"{level}{candidate.nearest_agrees}"
     after = str(bisect_right((0.5, 0.8), product))
-    return (
-        f"{kind}D{candidate.tool}\x1f{backing}",
-        f"{kind}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{after}",
+    return RecordKeys(
+        of_tool=f"{kind}D{candidate.tool}\x1f{backing}",
+        of_tool_here=f"{kind}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{after}",
     )
 
 
 def columns_of(
     weighed: Sequence[Candidate],
-    keys: Sequence[tuple[str, str]],
+    keys: Sequence[RecordKeys],
     shares: Sequence[float],
     neighbours: Sequence[Neighbour],
     records: CountTable,
@@ -276,7 +283,6 @@ def columns_of(
     rows = []
     for position, candidate in enumerate(weighed):
         other_votes = votes[:position] + votes[position + 1 :]
-        of_tool, of_tool_here = keys[position]
         rows.append(
             (
                 _log_odds(candidate.p_tool),
@@ -284,8 +290,8 @@ def columns_of(
                 _log_odds(votes[position]),
                 _log_odds(candidate.here.of_calls.get(candidate.key, 0.0)),
                 max(other_votes, default=0.0),
-                _record(records, of_tool),
-                _record(records, of_tool_here),
+                _record(records, keys[position].of_tool),
+                _record(records, keys[position].of_tool_here),
                 shares[position],
             )
         )
@@ -332,10 +338,7 @@ class _CarriedValues:
         # An answer in words has no values, and those of several calls are the elements of one list.
         if candidate.following is None or candidate.each:
             return True
-        texts = self._texts.get(position)
-        if texts is None:
-            carried = self._neighbours[position].carried
-            texts = self._texts[position] = {name: canon(value) for name, value in carried.items()}
+        texts = self._texts_of(position)
         if candidate.given.keys() != texts.keys():
             return False
         sources = self._neighbours[position].sources
@@ -344,6 +347,13 @@ class _CarriedValues:
             if filled.source not in sources.get(name, ()) and texts[name] != canon(filled.value):
                 return False
         return True
+
+    def _texts_of(self, position: int) -> dict[str, str]:
+        texts = self._texts.get(position)
+        if texts is None:
+            carried = self._neighbours[position].carried
+            texts = self._texts[position] = {name: canon(value) for name, value in carried.items()}
+        return texts
 
 
 # --- the budget of misses ---

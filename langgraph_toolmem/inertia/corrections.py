@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.text import digest
@@ -213,35 +213,49 @@ def call_made(decision: Decision, request: str, run: str, user: str | None) -> R
     ]
 
 
-def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple[Record, list[CallMade]]:
-    """Return the events by which a model turn checks the calls right before it, and the wrong calls."""
-    graph, state, turn = corrections.graph, learned.state, learned.turn
+class SettledCalls(NamedTuple):
+    """The events by which a model turn checks the memory's calls right before it, and those that were wrong."""
+
+    record: Record
+    wrong: list[CallMade]
+
+
+def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> SettledCalls:
+    """Check the memory's calls for a request by model turn `number`, which comes right after them."""
+    state, turn = learned.state, learned.turn
+    record = _count_continued(state.latest, turn)
+    made = corrections.calls_for(state.user_key)
+    if not made:
+        return SettledCalls(record, [])
+    record.append(CallsSettled(state.user_key))
+    # Only the last one: "Forward the email from Ann to Ben" looks up Ann, lists her emails, then looks up Ben. When the
+    # earlier calls of a chain were checked too, the demo saved 63 of 792 model calls in place of 268.
+    call = made[-1]
+    instead = _instead(call.tool, call.calls, turn.steps)
+    if not instead or not _was_executed(call, state.since_user) or _is_usual(corrections.graph, call.tool):
+        return SettledCalls(record, [])
+    record += [Count("wrong"), ToolCount(call.tool, "wrong"), Checked(number, call.changes, 1, CORRECTED)]
+    record += judge_sources(corrections, call.sourced, instead, number, wrong=True)
+    return SettledCalls(record, [call])
+
+
+def _count_continued(before: Iterable[ExecutedCall], turn: Turn) -> Record:
+    """Return the counts of the tools that the model called right before a turn, and calls again in it."""
     record: Record = []
-    for tool, again in _continued(state.latest, turn).items():
+    for tool, again in _continued(before, turn).items():
         record.append(ToolCount(tool, CONTINUED))
         if again:
             record.append(ToolCount(tool, AGAIN))
-    made = corrections.calls_for(state.user_key)
-    if not made:
-        return record, []
-    record.append(CallsSettled(state.user_key))
+    return record
+
+
+def _was_executed(call: CallMade, steps: Iterable[ExecutedCall]) -> bool:
+    """Return True if one of the memory's calls is among the successful ones of a request."""
     # A call that failed or was stopped did not give the model a result: calling the tool again is not a correction.
-    executed: dict[str, set[str]] = {}
-    for step in state.since_user:
-        if step.status == "ok":
-            executed.setdefault(step.tool, set()).add(_call(step.args))
-    wrong: list[CallMade] = []
-    # Only the last one: "Forward the email from Ann to Ben" looks up Ann, lists her emails, then looks up Ben. When the
-    # earlier calls of a chain were checked too, the demo saved 63 of 792 model calls in place of 268.
-    for call in made[-1:]:
-        was_executed = not executed.get(call.tool, set()).isdisjoint(call.calls)
-        instead = _instead(call.tool, call.calls, turn.steps)
-        if not was_executed or not instead or _is_usual(graph, call.tool):
-            continue
-        wrong.append(call)
-        record += [Count("wrong"), ToolCount(call.tool, "wrong"), Checked(number, call.changes, 1, CORRECTED)]
-        record += judge_sources(corrections, call.sourced, instead, number, wrong=True)
-    return record, wrong
+    for step in steps:
+        if step.tool == call.tool and step.status == "ok" and _call(step.args) in call.calls:
+            return True
+    return False
 
 
 def judge_sources(
@@ -263,9 +277,7 @@ def judge_sources(
     """
     record: Record = []
     for parameter, (source, value) in values.items():
-        right = False
-        for step in steps:
-            right = right or _digest(step.args.get(parameter)) == value
+        right = any(_digest(step.args.get(parameter)) == value for step in steps)
         # Only sources that were wrong once are kept: a right value matters only for a withdrawn source.
         if right and source in corrections.sources:
             record.append(SourceJudged(source, 1, number))

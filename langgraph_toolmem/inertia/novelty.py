@@ -299,17 +299,13 @@ class Novelty:
         if not near:
             return Refusal("unfamiliar", f"no request before that went on with {tool} went the same way so far")
         values = self._values_with(best.calls)
-        past, past_asked = [], []
-        replies = True
-        for neighbour in near:
-            past.append(_read(neighbour.text, neighbour.made))
-            past_asked.append(_read(neighbour.asked, neighbour.made))
-            replies = replies and bool(neighbour.asked)
-        # "Yes please" after "Shall I cancel it?" has only known words; the question is compared as well.
-        replies = replies or bool(self._asked)
+        replies = bool(self._asked) or all(neighbour.asked for neighbour in near)
+        past = [_read(neighbour.text, neighbour.made) for neighbour in near]
         if _differs(self._text, values, past, self._past(tool), replies=replies):
             return Refusal("unfamiliar", f"the request is worded unlike those that went on with {tool} before")
-        if _differs(self._asked, values, past_asked, self._past(tool, asked=True), replies=True):
+        # "Yes please" after "Shall I cancel it?" has only known words; the question is compared as well.
+        past = [_read(neighbour.asked, neighbour.made) for neighbour in near]
+        if _differs(self._asked, values, past, self._past(tool, asked=True), replies=True):
             text = f"the words before the request are worded unlike those that went on with {tool} before"
             return Refusal("unfamiliar", text)
         return None
@@ -350,11 +346,8 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
     """
     rest = text
     value_words: set[str] = set()
-    taken: list[str] = []
-    for value in values:
-        if not value:
-            continue
-        taken.append(value.lower())
+    given = [value for value in values if value]
+    for value in given:
         value_words |= _words(value)
         # A value of one character ("I") would cut pieces out of other words.
         if len(value) > 1:
@@ -364,10 +357,14 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
     question = _QUESTION.search(text)
     if question is not None:
         left |= {question.group()}
-    if left:
-        return left
+    return left or _parts_without(text.lower(), given)
+
+
+def _parts_without(text: str, values: Iterable[str]) -> frozenset[str]:
+    """Return the parts of a text between spaces that contain none of some values."""
+    taken = [value.lower() for value in values]
     unused = []
-    for part in text.lower().split():
+    for part in text.split():
         if not any(value in part for value in taken):
             unused.append(part)
     return frozenset(unused)

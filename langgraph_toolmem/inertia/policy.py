@@ -6,7 +6,7 @@ would not allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -184,7 +184,9 @@ class InertiaPolicy:
         kind = given.pop("kind", cls.kind)
         if kind not in ("calibrated", "paper"):
             raise ConfigurationError(f"InertiaPolicy.kind is 'calibrated' or 'paper', not {kind!r}.")
-        policy = InertiaPolicy() if kind == "calibrated" else InertiaPolicy.paper()
+        policy = InertiaPolicy()
+        if kind == "paper":
+            policy = InertiaPolicy.paper()
         for name in _BOUNDS:
             bound = given.get(name)
             if isinstance(bound, Mapping):
@@ -250,25 +252,39 @@ class Guards:
         never = why_never(spec, policy)
         if never is not None:
             return never
-        # If one of several calls breaks the schema none is made: the model would have made all of them or others.
-        for args in candidate.calls:
-            problem = spec.problem(args)
-            if problem:
-                return Refusal("invalid_arguments", f"arguments of {candidate.tool} break its schema: {problem}")
+        invalid = _invalid(spec, candidate)
+        if invalid is not None:
+            return invalid
         if candidate.tool in policy.allow_repeats:
             return None
-        # Two equal look-ups in one turn cost a call. Two equal changes refund twice.
-        changes, texts = side_effects(spec) != "reads", [canon_args(args) for args in candidate.calls]
-        if changes and len(set(texts)) < len(texts):
-            return Refusal("repeat", f"{candidate.tool} would be called twice with the same arguments")
-        for text in texts:
-            repeat = _repeats(spec, text, changes, situation)
-            if repeat is not None:
-                return repeat
-        return None
+        return _repeated(spec, candidate, situation)
 
 
-def _repeats(spec: ToolSpec, args: str, changes: bool, situation: Situation) -> Refusal | None:
+def _invalid(spec: ToolSpec, candidate: Option) -> Refusal | None:
+    """Return why the arguments of a call are not valid."""
+    # If one of several calls breaks the schema none is made: the model would have made all of them or others.
+    for args in candidate.calls:
+        problem = spec.problem(args)
+        if problem:
+            return Refusal("invalid_arguments", f"arguments of {candidate.tool} break its schema: {problem}")
+    return None
+
+
+def _repeated(spec: ToolSpec, candidate: Option, situation: Situation) -> Refusal | None:
+    """Return why a call must not repeat another one of the turn or of the run."""
+    changes = side_effects(spec) != "reads"
+    texts = [canon_args(args) for args in candidate.calls]
+    # Two equal look-ups in one turn cost a call. Two equal changes refund twice.
+    if changes and len(set(texts)) < len(texts):
+        return Refusal("repeat", f"{candidate.tool} would be called twice with the same arguments")
+    for text in texts:
+        repeat = _repeats_in_run(spec, text, changes, situation)
+        if repeat is not None:
+            return repeat
+    return None
+
+
+def _repeats_in_run(spec: ToolSpec, args: str, changes: bool, situation: Situation) -> Refusal | None:
     """Return why an equal call of this run forbids another one; a loop that polls waits until the answer changes."""
     tool, state = spec.name, situation.state
     if (tool, args) not in state.called:
@@ -353,20 +369,25 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> Refusal | None:
     # A handoff or a final answer ends the model's turn. So policies cannot permit it, even by name.
     if spec.controls:
         return Refusal("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
-    # Two settings are needed: pasting a list into `may_write` must not permit a deletion.
     if effects == "destroys":
-        missing = []
-        if tool not in policy.may_write:
-            missing.append("may_write")
-        if tool not in policy.allow_destructive:
-            missing.append("allow_destructive")
-        if not missing:
-            return None
-        text = f"{tool} is destructive ({_WHY[effects]}) and not named in {' and in '.join(missing)}"
-        return Refusal("destructive", text)
+        return _destructive(tool, policy)
     if effects == "reads" or tool in policy.may_write:
         return None
     return Refusal("not_named", f"{tool} may change something ({_WHY[effects]}) and is not named in may_write")
+
+
+def _destructive(tool: str, policy: InertiaPolicy) -> Refusal | None:
+    """Return why a destructive tool may not be called without the model; None if both settings name it."""
+    # Two settings are needed: pasting a list into `may_write` must not permit a deletion.
+    missing = []
+    if tool not in policy.may_write:
+        missing.append("may_write")
+    if tool not in policy.allow_destructive:
+        missing.append("allow_destructive")
+    if not missing:
+        return None
+    text = f"{tool} is destructive ({_WHY['destroys']}) and not named in {' and in '.join(missing)}"
+    return Refusal("destructive", text)
 
 
 def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> Iterator[tuple[int, str]]:
@@ -392,21 +413,29 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> I
 def credit_varied(state: RunState, specs: Mapping[str, ToolSpec]) -> Record:
     """Count the calls of the previous turn whose results differ from the result of an equal call, with only reads in
     between.
-
     """
     record: Record = []
     # Results are often reported after the turn is learned, so the previous turn is compared.
     earlier = state.since_user[: len(state.since_user) - len(state.latest)]
     for step in state.latest:
-        text = canon_args(step.args)
-        for before in reversed(earlier):
-            if before.tool == step.tool and canon_args(before.args) == text:
-                # A failed call and its repetition differ only by the error, which is unrelated to the tool.
-                both_ok = before.status == step.status == "ok"
-                if both_ok and comparable(before.output) != comparable(step.output):
-                    record.append(ToolCount(step.tool, VARIED))
-                break
-            # A change between the two explains the other result.
-            if before.tool not in specs or may_write(before.tool, specs):
-                break
+        before = _equal_call_before(step, earlier, specs)
+        # A failed call and its repetition differ only by the error, which is unrelated to the tool.
+        if before is None or not before.status == step.status == "ok":
+            continue
+        if comparable(before.output) != comparable(step.output):
+            record.append(ToolCount(step.tool, VARIED))
     return record
+
+
+def _equal_call_before(
+    step: ExecutedCall, earlier: Sequence[ExecutedCall], specs: Mapping[str, ToolSpec]
+) -> ExecutedCall | None:
+    """Return the latest equal call since which nothing was changed, or None."""
+    text = canon_args(step.args)
+    for before in reversed(earlier):
+        if before.tool == step.tool and canon_args(before.args) == text:
+            return before
+        # A change between the two explains the other result.
+        if before.tool not in specs or may_write(before.tool, specs):
+            return None
+    return None

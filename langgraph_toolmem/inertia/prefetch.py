@@ -166,17 +166,23 @@ class Prefetcher:
         if call.tool_choice in FREE_CHOICE:
             likely = choose(forecast.decision.predicted, self._least_probability(), allowed.may_call)
             self._start(batch, allowed.tools, host, likely)
-
-        def streamed(tool: str, args: dict[str, Any]) -> None:
-            lookup = Lookup(tool, args, canon_args(args))
-            # An agent repeats a call since the user spoke because its answer may have changed.
-            if lookup.key not in batch.tasks and allowed.may_call(tool, args) and not _was_made(call.messages, lookup):
-                self._start(batch, allowed.tools, host, [lookup])
-
-        batch.listener = AnswerListener(allowed.changes, streamed, self._errors)
+        batch.listener = self._listener(call, batch, allowed, host)
         if batch.tasks:
             self.registry.unseen += 1
         return batch
+
+    def _listener(self, call: Call, batch: PrefetchBatch, allowed: AllowedCalls, host: Host) -> AnswerListener:
+        """Return a listener that begins the look-ups of a streamed answer, each as soon as it is complete."""
+
+        def streamed(tool: str, args: dict[str, Any]) -> None:
+            lookup = Lookup(tool, args, canon_args(args))
+            if lookup.key in batch.tasks or not allowed.may_call(tool, args):
+                return
+            # An agent repeats a call since the user spoke because its answer may have changed.
+            if not _was_made(call.messages, lookup):
+                self._start(batch, allowed.tools, host, [lookup])
+
+        return AnswerListener(allowed.changes, streamed, self._errors)
 
     def _may_be_served(self, call: Call, tools: Container[str]) -> bool:
         """Return True unless the graph executes its tools where the memory does not see it."""
@@ -405,8 +411,8 @@ class AnswerListener(BaseCallbackHandler):
         index, text = piece.get("index"), piece.get("args") or ""
         # Providers mark the calls of an answer by index, by id, or by neither.
         mark = (index, piece.get("id"))
-        next_begins = piece.get("name") and (mark != call.mark or index is None)
-        if next_begins:
+        is_another = mark != call.mark or index is None
+        if piece.get("name") and is_another:
             self._close(call, call.text or "{}")
             call.name, call.mark, call.text = piece["name"], mark, ""
             call.stopped = call.stopped or self._changes(call.name)
@@ -580,13 +586,23 @@ class Registry(SharedByCopies):
         # The host may give a tool node a call of its own, which is not in an answer.
         if all(asked["id"] != call["id"] for asked in answer.tool_calls):
             return None
-        before = messages[answered_at - 1] if answered_at else None
+        before = None
+        if answered_at > 0:
+            before = messages[answered_at - 1]
         batch = self._batch_of(answer, before, owner)
         if batch is None or batch.branch.owner != owner:
             return None
+        return self._taken(batch, answer, request)
+
+    def _taken(self, batch: PrefetchBatch, answer: AIMessage, request: ToolCallRequest) -> PrefetchTask | None:
+        """Take the call that a tool call asks for out of a batch; discard those that the answer does not ask for."""
+        call = request.tool_call
+        wasted: list[PrefetchTask] = []
         with self._lock:
-            wasted = [] if batch.matched else batch.match(answer)
+            if not batch.matched:
+                wasted = batch.match(answer)
             task = batch.tasks.pop((call["name"], canon_args(call["args"])), None)
+        # The host may have put another tool of that name in its place.
         if task is not None and not is_same(task.tool, request.tool):
             wasted.append(task)
             task = None

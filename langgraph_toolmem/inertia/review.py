@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 SHADOW_CHECK: Final = "in shadow mode"
 AUDIT: Final = "checked by chance"
-CORRECTED: Final = "corrected by the model"
+CORRECTED_BY_THE_MODEL: Final = "corrected by the model"
 STOPPED_BY_A_PERSON: Final = "stopped by a person"
 """The ways in which a wrong call is found."""
 
@@ -306,7 +306,7 @@ class Agents(Table):
         for step in learned.state.since_user:
             if step.tool == call.tool and step.chosen_by == "shortcut":
                 args = canonical(step.args)
-        return [_wrong_in(learned, CORRECTED, call.tool, args, act_in_words(learned.turn))]
+        return [_wrong_in(learned, CORRECTED_BY_THE_MODEL, call.tool, args, act_in_words(learned.turn))]
 
     def stopped(self, learned: LearnedTurn, tool: str) -> Record:
         """Return the record of a call of the memory that a person refused or edited."""
@@ -624,6 +624,11 @@ def _most_open(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> InertiaPoli
 
 
 def _sentences(figures: Mapping[str, Any]) -> list[str]:
+    """Return the figures for a person: of the checks, of declarations, of look-ups."""
+    return [*_sentences_on_checks(figures), *_sentences_on_tools(figures), *_sentences_on_lookups(figures)]
+
+
+def _sentences_on_checks(figures: Mapping[str, Any]) -> list[str]:
     lines = []
     audits, shadow = figures["audits"], figures["shadow_checks"]
     if audits["checks"] and shadow["checks"]:  # the report's own line has their sum
@@ -633,12 +638,22 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
         )
     if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
+    return lines
+
+
+def _sentences_on_tools(figures: Mapping[str, Any]) -> list[str]:
+    lines = []
     declare = undeclared_line(figures["undeclared"], figures["suggested"])
     if declare:
         lines.append(declare)
     unknown = figures["unknown_reads"]
     if unknown:
         lines.append(f"ToolMemory(reads=...) names {named(unknown)}, but no tool seen so far fits.")
+    return lines
+
+
+def _sentences_on_lookups(figures: Mapping[str, Any]) -> list[str]:
+    lines = []
     prefetched = figures.get("prefetch")
     if prefetched:
         lines.append(

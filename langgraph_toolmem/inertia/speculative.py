@@ -37,7 +37,7 @@ from langgraph_toolmem.inertia.context import PrefetchedContext
 from langgraph_toolmem.inertia.policy import InertiaPolicy, may_write, why_never
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.ask import loop_of_run
-from langgraph_toolmem.turn.host import RUNTIME_KEY, told_once, warn_once
+from langgraph_toolmem.turn.host import RUNTIME_KEY, note_once, warn_once
 from langgraph_toolmem.turn.step import Call
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class AgentTools:
                 tools[tool.name] = tool
         may, others = qualified(tools, specs, policy, self._settings, self._interceptors)
         if may:
-            told_once(f"Prefetched {'before' if before_model else 'while'} the model is asked: %s.", named(may))
+            note_once(f"Prefetched {'before' if before_model else 'while'} the model is asked: %s.", named(may))
             self._logger.debug("%s", others)
         elif others:
             warn_once(f"{'context' if before_model else 'prefetch'} has nothing to do. %s", others)

@@ -309,16 +309,10 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
     for key in InertiaSettings.model_fields:
         if not key.startswith(_PREFIX):
             continue
-        try:
-            value = _value_of(context, key)
-            if value is None:
-                continue
-            if key == "inertia_mode" and value == "off":
-                return None
-            wanted = _wanted(policy, key.removeprefix(_PREFIX), value)
-        except Exception as error:  # noqa: BLE001 - whatever the host has in its context is its own affair
-            warn_once("%s in the context is no use and is ignored (logged once).", key)
-            logger.debug("%s: %s", type(error).__name__, error)
+        wanted = _wanted_by(context, key, policy)
+        if wanted is None:
+            return None
+        if wanted is policy:
             continue
         # The person who starts a run chooses its context, and may be an end user. So a setting only tightens.
         tightened = _tightened(policy, wanted)
@@ -326,6 +320,21 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
             warn_once("%s in the context would loosen the policy and is ignored.", key)
         policy = tightened
     return policy
+
+
+def _wanted_by(context: Any, key: str, policy: InertiaPolicy) -> InertiaPolicy | None:
+    """Return the policy with one setting of a context: the same one without the setting; None for mode "off"."""
+    try:
+        value = _value_of(context, key)
+        if value is None:
+            return policy
+        if key == "inertia_mode" and value == "off":
+            return None
+        return _wanted(policy, key.removeprefix(_PREFIX), value)
+    except Exception as error:  # noqa: BLE001 - whatever the host has in its context is its own affair
+        warn_once("%s in the context cannot be used and is ignored (logged once).", key)
+        logger.debug("%s: %s", type(error).__name__, error)
+        return policy
 
 
 def _warn_of_misspelt_keys(context: Any) -> None:

@@ -69,7 +69,7 @@ from langgraph_toolmem.nodes.steps import (
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.host import config_of, env_mode, owner_of_run, told_once, warn_once
+from langgraph_toolmem.turn.host import config_of, env_mode, note_once, owner_of_run, warn_once
 from langgraph_toolmem.turn.step import Call, Step, model_input_of, seen_messages
 
 Middleware = AgentMiddleware[Any, Any, Any]
@@ -185,9 +185,9 @@ def tool_memory_middleware(
     wanted = steps_for(memory, around, options)
     if options.has("prefetch") or options.has("context"):
         if outer is None:
-            told_once(UNKNOWN_OUTER, name)
+            note_once(UNKNOWN_OUTER, name)
         waiting = around.interceptors.tools
-        told_once(WAITS_FOR, name, named(waiting) or "no tool")
+        note_once(WAITS_FOR, name, named(waiting) or "no tool")
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
     if options.has("loop_guard"):
         guard = LoopGuard(memory)

@@ -42,7 +42,7 @@ from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import StepOutput, left_out_now
-from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, told_once, user_id_of
+from langgraph_toolmem.turn.host import env_mode, is_active, note_once, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, MemoryNode, SeenMessages, StepNode, model_input_of, report
 
 M = TypeVar("M", bound=Method)
@@ -547,7 +547,7 @@ class InertiaShortcut(StepNode):
         call.offered, call.tools = self._executable.tools, self._executable.specs
         system = self._system
         if system is None:
-            told_once(NO_PROMPT)
+            note_once(NO_PROMPT)
             return call
         if not isinstance(system, str):
             system = system(state, call.runtime)

@@ -145,6 +145,10 @@ class LoopWatch:
         if call.review:  # a person stepped in
             self._start_over()
             return
+        self._compare(call)
+
+    def _compare(self, call: ExecutedCall) -> None:
+        """Compare an executed call with the earlier ones: does its result add something?"""
         key, kind = _Key(call.tool, canon_args(call.args)), _masked(call)
         is_nothing = call.status != "ok" or _is_empty(call.output, call.args)
         # "no rows (13 of 13)" and "no rows (12 of 12)" are equal. In a result with news each number counts.
@@ -213,10 +217,8 @@ class LoopWatch:
         return ""
 
     def _nothing_again(self, group: _Fruitless, args: Mapping[str, Any], said: Iterable[str]) -> str:
-        last = group.calls[-1]
-        times = len(group.calls)
+        last, times = group.calls[-1], len(group.calls)
         is_rejected = last.status == "rejected"
-        most = LOOP_LIMITS.unlike
         if is_rejected and "is not a valid tool" in str(last.output):
             # An unknown tool stays unknown with other arguments.
             if times < LOOP_LIMITS.alike:
@@ -224,13 +226,19 @@ class LoopWatch:
             return _nothing_from(group)
         if is_rejected and _types(last.args) != _types(args):
             return ""  # the schema refused a text, and the new call has a number
-        if group.alike >= LOOP_LIMITS.alike and _near(last.args, args):
-            most = LOOP_LIMITS.alike
-        if times < most:
+        if times < _most_fruitless(group, args):
             return ""
         if times < LOOP_LIMITS.of_a_list and _names_something(args, last.args, said):
             return ""
         return _nothing_from(group)
+
+
+def _most_fruitless(group: _Fruitless, args: Mapping[str, Any]) -> int:
+    """Return the number of results without news from which a call is stopped."""
+    # Small changes of the arguments are attempts at one thing; others are a search, which may take longer.
+    if group.alike >= LOOP_LIMITS.alike and _near(group.calls[-1].args, args):
+        return LOOP_LIMITS.alike
+    return LOOP_LIMITS.unlike
 
 
 def _most_equal(outcome: LoopOutcome) -> int:
@@ -349,15 +357,20 @@ def _near(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 def _near_value(before: Any, now: Any) -> bool:
     if isinstance(before, str) and isinstance(now, str):
-        left, right = _parts(before), _parts(now)
-        if left == right:
-            return True
-        shorter, longer = sorted((left, right), key=len)
-        is_path = "/" in before or "/" in now
-        return is_path and bool(shorter) and longer[-len(shorter) :] == shorter
+        return _near_text(before, now)
     if isinstance(before, (int, float)) and isinstance(now, (int, float)):
         return True
     return canon_args({"": before}) == canon_args({"": now})
+
+
+def _near_text(before: str, now: str) -> bool:
+    left, right = _parts(before), _parts(now)
+    if left == right:
+        return True
+    # "report.pdf" and "/home/ann/report.pdf" name one file.
+    is_path = "/" in before or "/" in now
+    shorter, longer = sorted((left, right), key=len)
+    return is_path and bool(shorter) and longer[-len(shorter) :] == shorter
 
 
 def _parts(text: str) -> list[str]:
@@ -370,22 +383,26 @@ def _types(args: Mapping[str, Any]) -> dict[str, type]:
 
 
 def _names_something(args: Mapping[str, Any], before: Mapping[str, Any], said: Iterable[str]) -> bool:
-    """Return True if the user or a result named a new argument: the next one of a list.
-
-    A short number is no evidence, because it is in many texts.
-    """
-    known = set(_leaves(before))
-    telling = []
-    for value in _leaves(args):
-        shortest = 2
-        if value.isdigit():
-            shortest = 3
-        if value not in known and len(value) >= shortest:
-            telling.append(value.casefold())
-    if not telling:
+    """Return True if the user or a result named a new argument: the next one of a list."""
+    new = _new_values(args, before)
+    if not new:
         return False
     for text in said:
         folded = text.casefold()
-        if any(value in folded for value in telling):
+        if any(value in folded for value in new):
             return True
     return False
+
+
+def _new_values(args: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """Return the values that the arguments before did not have, and that are long enough to be recognised."""
+    known = set(_leaves(before))
+    new = []
+    for value in _leaves(args):
+        shortest = 2
+        # A short number is in many texts.
+        if value.isdigit():
+            shortest = 3
+        if value not in known and len(value) >= shortest:
+            new.append(value.casefold())
+    return new

@@ -23,7 +23,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -193,6 +193,7 @@ class Run:
 
     @property
     def current(self) -> Run:
+        """The latest episode; the run itself if it has only one."""
         start, events = len(self.events), self.events
         while start and events[start - 1].episode == events[-1].episode:
             start -= 1
@@ -404,7 +405,7 @@ def describe(value: Any) -> str:
 def message_of(entry: Any) -> BaseMessage:
     """Convert an entry that is not a message object yet; repair common errors of logs."""
     if not isinstance(entry, dict):
-        return convert_to_messages([entry])[0]
+        return _converted(entry)
     fields = dict(entry)
     if isinstance(fields.get("data"), dict) and "content" not in fields:  # messages_to_dict
         fields = {**fields["data"], "type": fields.get("type")}
@@ -416,7 +417,12 @@ def message_of(entry: Any) -> BaseMessage:
             del fields[name]
     if role in ("assistant", "ai"):
         _repair_calls(fields)
-    return convert_to_messages([fields])[0]
+    return _converted(fields)
+
+
+def _converted(entry: Any) -> BaseMessage:
+    [message] = convert_to_messages([entry])
+    return message
 
 
 def _repair_content(fields: dict[str, Any], role: str) -> None:
@@ -664,17 +670,25 @@ def edited_call(content: Any) -> EditedCall | None:
 
     The notice reads ``… Executed instead: TOOL with arguments JSON.``, then the answer.
     """
-    is_list = isinstance(content, Sequence) and not isinstance(content, str)
-    first = content
-    if is_list and content:
-        first = content[0]
-    head = _text_of_part(first)
-    if head is None or not head.startswith("Note: "):
+    if isinstance(content, str):
+        return _edit_in(content)
+    if not isinstance(content, Sequence) or not content:
         return None
-    notice = _EDITED.match(head)
+    notice, *answer = content
+    edit = _edit_in(_text_of_part(notice) or "")
+    if edit is None:
+        return None
+    return replace(edit, answer=answer)
+
+
+def _edit_in(text: str) -> EditedCall | None:
+    """Return the call in the text of a notice, with the text after it as the answer; None without a notice."""
+    if not text.startswith("Note: "):
+        return None
+    notice = _EDITED.match(text)
     if notice is None:
         return None
-    tool, mark, rest = head[notice.end() :].partition(" with arguments ")
+    tool, mark, rest = text[notice.end() :].partition(" with arguments ")
     try:
         # The arguments may contain any text, a full stop too: only the JSON reader finds their end.
         args, end = json.JSONDecoder().raw_decode(rest)
@@ -682,13 +696,12 @@ def edited_call(content: Any) -> EditedCall | None:
         return None
     if not mark or not isinstance(args, dict) or not rest.startswith(".", end):
         return None
-    if is_list:
-        return EditedCall(tool, args, list(content[1:]))
     answer = rest[end + 1 :].removeprefix("\n\nTool response:").removeprefix("\n")
     return EditedCall(tool, args, answer)
 
 
 def was_refused_by_a_person(content: Any) -> bool:
+    """Return True for HumanInTheLoopMiddleware's answer to a call that a person rejected."""
     return text_of(content).startswith("User rejected the tool call for `")
 
 
@@ -806,11 +819,16 @@ def _complete_part(text: str) -> str:
                 inner = inner.around
         elif sign == "," and inner is not None and inner.depth <= MAX_OPEN:  # all before it is complete
             end, open_at_end = match.start(), inner
-    closing = ""
-    while open_at_end is not None:
-        closing += open_at_end.closing
-        open_at_end = open_at_end.around
-    return text[:end] + closing
+    return text[:end] + _closing(open_at_end)
+
+
+def _closing(inner: _Open | None) -> str:
+    """Return the signs that close an object or list, and all around it."""
+    signs = ""
+    while inner is not None:
+        signs += inner.closing
+        inner = inner.around
+    return signs
 
 
 def _bytes_of_value(text: str) -> int:

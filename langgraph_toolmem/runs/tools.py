@@ -99,6 +99,7 @@ class ToolSpec:
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
+        """Names of the parameters that every call must give."""
         return frozenset(followed(self.parameters, self.parameters).get("required", ()))
 
     def problem(self, args: Mapping[str, Any]) -> str | None:
@@ -144,6 +145,7 @@ class ToolSpec:
 
     @property
     def has_readable_schema(self) -> bool:
+        """False if the schema cannot be compiled: then no arguments are valid."""
         return not isinstance(self._validator, str)
 
     @functools.cached_property
@@ -227,43 +229,60 @@ def _read(tool: Any, index: int) -> ToolSpec:
     if isinstance(tool, ToolSpec):
         return tool
     try:
-        if isinstance(tool, BaseTool):
-            return _from_base_tool(tool)
-        if isinstance(tool, Mapping):
-            return _from_mapping(tool)
-        if isinstance(tool, type):
-            return _from_class(tool)
-        if isinstance(tool, BaseModel) and hasattr(tool, "inputSchema"):
-            return _from_mapping(tool.model_dump(by_alias=True))
-        if callable(tool):
-            return _from_base_tool(as_tool(tool))
+        spec = _read_known(tool)
     except Exception as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise ConfigurationError(f"tools[{index}] ({_describe(tool)}) cannot be read: {reason}") from error
-    raise ConfigurationError(
-        f"tools[{index}] ({_describe(tool)}) is neither a LangChain tool, a function nor a tool dict"
-    )
+    if spec is None:
+        raise ConfigurationError(
+            f"tools[{index}] ({_describe(tool)}) is neither a LangChain tool, a function nor a tool dict. Pass one of "
+            "these."
+        )
+    return spec
+
+
+def _read_known(tool: Any) -> ToolSpec | None:
+    """Return the spec of a tool in one of the accepted forms; None for anything else."""
+    if isinstance(tool, BaseTool):
+        return _from_base_tool(tool)
+    if isinstance(tool, Mapping):
+        return _from_mapping(tool)
+    if isinstance(tool, type):
+        return _from_class(tool)
+    if isinstance(tool, BaseModel) and hasattr(tool, "inputSchema"):
+        return _from_mapping(tool.model_dump(by_alias=True))
+    if callable(tool):
+        return _from_base_tool(as_tool(tool))
+    return None
 
 
 def _from_base_tool(tool: BaseTool) -> ToolSpec:
-    model: type[BaseModel] | None = None
-    if isinstance(tool, Tool) and tool.args_schema is None:
-        # A copy, as for all schemas here: changing one tool's schema must not change another's.
-        parameters = copy.deepcopy(_ONE_TEXT)
-    else:
-        schema: Any = tool.tool_call_schema
-        if isinstance(schema, Mapping):
-            parameters = _object_schema(schema)
-        elif issubclass(schema, BaseModel):
-            parameters, model = _object_schema(schema.model_json_schema()), _own_model(tool, schema)
-        else:  # a pydantic.v1 model
-            parameters = _object_schema(schema.schema())
-    declared = dict(getattr(tool, "extras", None) or {})  # since langchain-core 1.2
-    declared.update(tool.metadata or {})
-    spec = _spec(tool.name, tool.description, parameters, declared, tool.tags, model)
+    parameters, model = _parameters_of(tool)
+    spec = _spec(tool.name, tool.description, parameters, _declared_of(tool), tool.tags, model)
     if tool.return_direct or _returns_command(tool):
         return replace(spec, controls=True)
     return spec
+
+
+def _parameters_of(tool: BaseTool) -> tuple[dict[str, Any], type[BaseModel] | None]:
+    """Return the JSON schema of a tool's arguments, and the pydantic model with which it validates them."""
+    if isinstance(tool, Tool) and tool.args_schema is None:
+        # A copy, as for all schemas here: changing one tool's schema must not change another's.
+        return copy.deepcopy(_ONE_TEXT), None
+    schema: Any = tool.tool_call_schema
+    if isinstance(schema, Mapping):
+        return _object_schema(schema), None
+    if issubclass(schema, BaseModel):
+        return _object_schema(schema.model_json_schema()), _own_model(tool, schema)
+    # a pydantic.v1 model
+    return _object_schema(schema.schema()), None
+
+
+def _declared_of(tool: BaseTool) -> dict[str, Any]:
+    """Return the declarations in the extras (since langchain-core 1.2) and in the metadata, which take precedence."""
+    declared = dict(getattr(tool, "extras", None) or {})
+    declared.update(tool.metadata or {})
+    return declared
 
 
 def _returns_command(tool: BaseTool) -> bool:

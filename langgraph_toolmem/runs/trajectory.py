@@ -34,7 +34,7 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.caches import drop_oldest
+from langgraph_toolmem.base.caches import drop_oldest, put_latest
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, digest, identity_of, looks_unique
 from langgraph_toolmem.runs.run import (
@@ -268,25 +268,29 @@ class Reading:
 
     def _keep_prefix(self, before: _TurnReader, new: list[Any], timeline: _Timeline) -> None:
         """Let the prefix end before the latest answer, if it can no longer change."""
-        reader = self._reader
-        answer_is_event = len(before.events) < len(reader.events)
-        answered_late = reader.changed < len(before.events)
-        # A truncated history may begin elsewhere at the next reading.
-        if not answer_is_event or answered_late or reader.truncated:
+        if not self._is_final(before, new):
             return
-        for message in new:
-            if not isinstance(message, BaseMessage):
-                return
         if self.prefix is None:
             parts, keys = _TurnParts.of(new), set[str]()
         else:
             parts, keys = self.prefix.parts.plus(new), self.prefix.keys
-        timeline.extend(reader, len(before.events), self._thread)
+        timeline.extend(self._reader, len(before.events), self._thread)
         for event in timeline.new:
             if isinstance(event, Turn):
                 keys.add(event.key)
                 keys.update([step.key for step in event.steps])
         self.prefix = Prefix(parts, before, timeline.copy({}), keys, len(self._thread.episodes))
+
+    def _is_final(self, before: _TurnReader, new: list[Any]) -> bool:
+        """Return True if the events before the latest answer can no longer change."""
+        reader = self._reader
+        answer_is_event = len(before.events) < len(reader.events)
+        answered_late = reader.changed < len(before.events)
+        # A truncated history may begin elsewhere at the next reading.
+        if not answer_is_event or answered_late or reader.truncated:
+            return False
+        # Entries in other forms are converted at each reading, so they cannot be compared with those read before.
+        return all(isinstance(message, BaseMessage) for message in new)
 
 
 def _latest_answer(entries: Sequence[Any], start: int) -> int | None:
@@ -790,9 +794,7 @@ class ExecutionLog:
         history.reading, history.run, history.prefix = mark, run, reading.prefix
         if reading.prefix is not None and reading.prefix is not kept:
             with self._lock:
-                self.prefixes.pop(key, None)
-                self.prefixes[key] = reading.prefix
-                drop_oldest(self.prefixes, self.max_threads)
+                put_latest(self.prefixes, key, reading.prefix, self.max_threads)
         if thread_id is None:  # without a thread id, its calls identify the thread
             self._note_heads(run)
         return run
@@ -833,11 +835,10 @@ class ExecutionLog:
                 drop_oldest(self.heads, self.max_kept)
 
     def saw(self, step: str, execution: Execution) -> None:
+        """Record an execution, by the key of its step: the next reading of the thread shows it."""
         self._changes += 1
         self._drop_prefixes_with(step)
-        self.executions.pop(step, None)
-        self.executions[step] = execution
-        drop_oldest(self.executions, self.max_kept)
+        put_latest(self.executions, step, execution, self.max_kept)
 
     def begins(self, turn: str) -> None:
         """Record that a recorder watches this turn from its beginning, before any history contains it."""

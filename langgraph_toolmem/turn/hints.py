@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -179,36 +180,40 @@ def composed(
     hints = [output for output in outputs if output.hint]
     if not hints:
         return ""
-
-    def latest() -> Run:
-        return parse_run(list(messages)[-LATEST:])
-
-    tokens = AFTERWARDS
-    if _is_first(messages, read or latest):
-        tokens = AT_FIRST
-    bytes_left = (tokens - tokens_in(FRAME)) * BYTES_PER_TOKEN
+    bytes_left = (_tokens_now(messages, read) - tokens_in(FRAME)) * BYTES_PER_TOKEN
     shown: list[str] = []
     tools: set[str] = set()
-    for hint in sorted(hints, key=_least_sure):
+    hints.sort(key=attrgetter("sure"), reverse=True)
+    for hint in hints:
         lines, size = _fitting(hint, tools, bytes_left)
-        if not lines:
-            continue
-        bytes_left -= size  # a withheld line keeps its room, so that its draw does not change other lines
-        tools |= {line.about for line in lines}
-        standing: Sequence[Line] = lines
-        if hint.seen is not None:
-            standing = hint.seen(lines)
-        if standing and hint.head:
-            shown.append(hint.head)
-        for line in standing:
-            shown.append(line.text)
+        if lines:
+            bytes_left -= size  # a withheld line keeps its room, so that its draw does not change other lines
+            tools |= {line.about for line in lines}
+            shown += _recorded(hint, lines)
     if not shown:
         return ""
     return "\n".join([FRAME, *shown])
 
 
-def _least_sure(hint: StepOutput) -> float:
-    return -hint.sure
+def _tokens_now(messages: Sequence[Any], read: Callable[[], Run] | None) -> int:
+    """Return the tokens that all hints of this model call may take."""
+
+    def latest() -> Run:
+        return parse_run(list(messages)[-LATEST:])
+
+    if _is_first(messages, read or latest):
+        return AT_FIRST
+    return AFTERWARDS
+
+
+def _recorded(hint: StepOutput, lines: Sequence[Line]) -> list[str]:
+    """Record the lines of a hint, and return the texts to write: those of withheld lines are left out."""
+    if hint.seen is not None:
+        lines = hint.seen(lines)
+    texts = [line.text for line in lines]
+    if texts and hint.head:
+        texts.insert(0, hint.head)
+    return texts
 
 
 def _fitting(hint: StepOutput, tools: Collection[str], bytes_left: int) -> tuple[list[Line], int]:

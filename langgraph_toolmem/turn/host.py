@@ -44,7 +44,7 @@ def warn_once(text: str, *parts: object) -> None:
     _log_once(logging.WARNING, text % parts)
 
 
-def told_once(text: str, *parts: object) -> None:
+def note_once(text: str, *parts: object) -> None:
     """Log a note at INFO, once for each text in a process."""
     _log_once(logging.INFO, text % parts)
 
@@ -169,17 +169,24 @@ def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     """Return the user: from the context, the server's user or the configurable, in this order."""
     user = None
     if runtime is not None:
-        if not isinstance(runtime.context, (list, tuple)):  # `read_key` would take a list for messages
-            user = read_key(runtime.context, "user_id")
-        if not user:
-            server = getattr(runtime, "server_info", None)
-            user = getattr(getattr(server, "user", None), "identity", None)
+        user = _user_of_runtime(runtime)
     if not user:
         configurable = (config or {}).get("configurable", {})
         user = configurable.get("langgraph_user_id") or configurable.get("user_id")
     if not user:
         return None
     return str(user)
+
+
+def _user_of_runtime(runtime: Any) -> Any:
+    """Return the user in the run's context, otherwise the one that LangGraph's server has authenticated."""
+    user = None
+    if not isinstance(runtime.context, (list, tuple)):  # `read_key` would take a list for messages
+        user = read_key(runtime.context, "user_id")
+    if user:
+        return user
+    server = getattr(runtime, "server_info", None)
+    return getattr(getattr(server, "user", None), "identity", None)
 
 
 def owner_of_run(config: RunnableConfig | None, runtime: Any) -> Owner:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
@@ -198,24 +198,8 @@ class _Leaf:
         self._model = model
         self._places: list[Mapping[str, Any]] = []
         for layer in (fields, *calls):
-            self._places.append(layer)
-            for key in _CARRIERS:
-                carrier = layer.get(key)
-                if isinstance(carrier, Mapping):
-                    self._places.append(carrier)
-        self._names: list[str] = []
-        for place in self._places:
-            for key in _MODEL_FIELDS:
-                self._add_name(place.get(key))
-        if isinstance(model, str):
-            self._names.append(model)
-        elif not self._names:
-            for key in ("model", "model_name"):
-                self._add_name(getattr(model, key, None))
-
-    def _add_name(self, name: Any) -> None:
-        if isinstance(name, str):
-            self._names.append(name)
+            self._places += _with_carriers(layer)
+        self._names = _names_of(model, self._places)
 
     def meets(self, rule: Models) -> bool:
         """Return True if every condition is met; the cheapest conditions come first."""
@@ -233,19 +217,9 @@ class _Leaf:
         for path, values in settings.items():
             first, *rest = path.split(".")
             for place in self._places:
-                value = place.get(first)
-                for key in rest:
-                    if not isinstance(value, Mapping):  # a client's object of settings
-                        value = _fields(value)
-                    value = value.get(key)
-                if value is None:
-                    continue
-                if isinstance(value, str):
-                    value = value.lower()
-                if values:
-                    yield value in values
-                else:
-                    yield bool(value) and value not in _UNSET
+                value = _value_below(place.get(first), rest)
+                if value is not None:
+                    yield _value_counts(value, values)
 
     @cached_property
     def _labels(self) -> set[str]:
@@ -262,6 +236,52 @@ class _Leaf:
             if callable(params):
                 labels.add(str(params().get("ls_provider", "")))
         return labels
+
+
+def _with_carriers(layer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a layer of settings, and the mappings in it that carry further ones."""
+    places = [layer]
+    for key in _CARRIERS:
+        carrier = layer.get(key)
+        if isinstance(carrier, Mapping):
+            places.append(carrier)
+    return places
+
+
+def _names_of(model: Any, places: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of a model: those in its settings, otherwise those of its attributes."""
+    given: list[Any] = []
+    for place in places:
+        for key in _MODEL_FIELDS:
+            given.append(place.get(key))
+    names = [name for name in given if isinstance(name, str)]
+    if isinstance(model, str):
+        names.append(model)
+    elif not names:
+        # A client of its own may compute its name in a property.
+        for key in ("model", "model_name"):
+            name = getattr(model, key, None)
+            if isinstance(name, str):
+                names.append(name)
+    return names
+
+
+def _value_below(value: Any, keys: Iterable[str]) -> Any:
+    """Return the value at some keys inside another one; None if it is missing."""
+    for key in keys:
+        if not isinstance(value, Mapping):  # a client's object of settings
+            value = _fields(value)
+        value = value.get(key)
+    return value
+
+
+def _value_counts(value: Any, values: Collection[Any]) -> bool:
+    """Return True if a value of a setting counts: it is one of `values`, or without any, it is not off."""
+    if isinstance(value, str):
+        value = value.lower()
+    if values:
+        return value in values
+    return bool(value) and value not in _UNSET
 
 
 def _leaves(
@@ -305,18 +325,23 @@ def _configurable_leaf(
     fields: Mapping[str, Any], calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any]
 ) -> _Leaf:
     """Return the model that ``init_chat_model`` would make for this run's configurable."""
+    # Calls of `bind` and the like, which `init_chat_model` repeats on the model that it makes.
+    queued = []
+    for _name, _args, kwargs in fields.get("_queued_declarative_operations") or ():
+        queued.append(kwargs)
+    merged = {**fields["_default_config"], **_configured_now(fields, configurable)}
+    return _Leaf(str(merged.get("model") or ""), merged, (*calls, *queued))
+
+
+def _configured_now(fields: Mapping[str, Any], configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a configurable model that this run sets, without their prefix."""
     prefix, allowed = fields.get("_config_prefix") or "", fields.get("_configurable_fields")
     now = {}
     for key, value in configurable.items():
         field = key.removeprefix(prefix)
         if key.startswith(prefix) and (allowed == "any" or field in (allowed or ())):
             now[field] = value
-    # Calls of `bind` and the like, which `init_chat_model` repeats on the model that it makes.
-    queued = []
-    for _, _, kwargs in fields.get("_queued_declarative_operations") or ():
-        queued.append(kwargs)
-    merged = {**fields["_default_config"], **now}
-    return _Leaf(str(merged.get("model") or ""), merged, (*calls, *queued))
+    return now
 
 
 def _fields(model: Any) -> Mapping[str, Any]:

@@ -241,12 +241,7 @@ class StepRunner:
         # Read before `compute`: a user may be forgotten while it works with their texts.
         purges = step.core.texts.purges
         with step.errors:
-            kept = self._memo.get(call)
-            if kept is None:
-                found = step.compute(call)
-                if isinstance(found, Generator):
-                    found = yield from found
-                kept = self._memo.put(call, found, purges)
+            kept = yield from self._result(call, purges)
             if kept.broken:
                 return NO_OUTPUT
             output = step.render(call, kept.found)
@@ -259,6 +254,16 @@ class StepRunner:
         with step.errors:
             self._memo.put(call, None, purges, broken=True)
         return NO_OUTPUT
+
+    def _result(self, call: Call, purges: int) -> StepGenerator[Kept]:
+        """Return the step's result that is valid now: the kept one, otherwise a computed one."""
+        kept = self._memo.get(call)
+        if kept is not None:
+            return kept
+        found = self.step.compute(call)
+        if isinstance(found, Generator):
+            found = yield from found
+        return self._memo.put(call, found, purges)
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
         with self.step.errors:

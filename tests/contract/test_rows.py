@@ -158,7 +158,7 @@ def test_forgetting_nobody_is_refused() -> None:
         rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
         rows.put([Note("a", ORDER)], user)
         for forget in (rows.forget, lambda user: rows.forget_of("", user)):
-            with pytest.raises(InputError, match="Whose"):
+            with pytest.raises(InputError, match="name the user"):
                 forget(user)
 
 

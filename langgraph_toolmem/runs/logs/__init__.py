@@ -193,11 +193,7 @@ def _numbered_runs(source: Source, account: _Account) -> Iterator[tuple[int, Any
 def _run(value: Any, number: int, account: _Account) -> LoggedRun:
     if isinstance(value, LogError):
         raise value
-    fields: Fields = value
-    if isinstance(value, list):
-        fields = {"messages": value}
-    if not isinstance(fields, dict):
-        raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
+    fields = _fields_of(value, number)
     try:
         transcript = _transcript_of(fields, number, account)
         thread_id = _thread_of(fields, number) or _digest_of(value, transcript, number)
@@ -210,18 +206,30 @@ def _run(value: Any, number: int, account: _Account) -> LoggedRun:
         left_out = _counts(transcript.left_out) or "nothing"
         raise LogError(f"no message that can be read (left out: {left_out})", line=number)
     account.count(run)
-    task = fields.get("task")
-    if not isinstance(task, str):
-        task = None
     return LoggedRun(
         line=number,
         thread_id=thread_id,
         messages=transcript.messages,
         success=_success(fields.get("success"), number),
         user_id=_identifier(fields.get("user_id"), "user_id", number),
-        task=task,
+        task=_task(fields.get("task")),
         times=_times(fields.get("times"), transcript.messages),
     )
+
+
+def _fields_of(value: Any, number: int) -> Fields:
+    """Return a run as an object; a bare list is a list of messages."""
+    if isinstance(value, list):
+        return {"messages": value}
+    if not isinstance(value, dict):
+        raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
+    return value
+
+
+def _task(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    return None
 
 
 def _transcript_of(fields: Fields, number: int, account: _Account) -> Transcript:

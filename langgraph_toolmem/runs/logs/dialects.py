@@ -257,14 +257,19 @@ def _read_autogen_message(message: Fields, transcript: Transcript) -> None:
         transcript.answer(result.get("content"), result.get("call_id"), failed=result.get("is_error"))
     text = joined_text(parts.texts)
     if text:
-        # Messages between agents have the agent's name as their source.
-        role = _ROLE_OF_TYPE.get(kind, "assistant")
-        if kind not in _ROLE_OF_TYPE and message.get("source") == "user":
-            role = "user"
-        transcript.say(role, text)
+        transcript.say(_autogen_role(kind, message.get("source")), text)
     if isinstance(content, list):
         read = len(parts.calls) + len(parts.results) + len(parts.texts)
         transcript.leave_out("message parts that are no text", len(content) - read)
+
+
+def _autogen_role(kind: str, source: Any) -> str:
+    if kind in _ROLE_OF_TYPE:
+        return _ROLE_OF_TYPE[kind]
+    # Messages between agents have the agent's name as their source.
+    if source == "user":
+        return "user"
+    return "assistant"
 
 
 @dataclass(slots=True)
@@ -338,12 +343,10 @@ def _read_ui_message(message: Fields, transcript: Transcript) -> None:
     results: list[tuple[str, Fields]] = []
     for part in dicts(message["parts"]):
         kind = str(part.get("type"))
-        invocation: Any = part
-        if kind == "tool-invocation":  # AI SDK 4
-            invocation = part.get("toolInvocation")
+        invocation = _invocation_in(part, kind)
         if kind == "step-start":
             _answer_invocations(results, transcript)
-        elif isinstance(invocation, dict) and (kind.startswith("tool-") or kind == "dynamic-tool"):
+        elif invocation is not None:
             # From AI SDK 5 on the kind of a part names the tool: "tool-search".
             name = invocation.get("toolName") or kind.removeprefix("tool-")
             arguments = invocation.get("input", invocation.get("args"))
@@ -355,6 +358,18 @@ def _read_ui_message(message: Fields, transcript: Transcript) -> None:
         elif kind not in ("source-url", "source-document", "source"):  # without text and calls of the model
             transcript.leave_out(f"{kind!r} parts")
     _answer_invocations(results, transcript)
+
+
+def _invocation_in(part: Fields, kind: str) -> Fields | None:
+    """Return the call in a part; None if the part is no call."""
+    invocation: Any = None
+    if kind == "tool-invocation":  # AI SDK 4
+        invocation = part.get("toolInvocation")
+    elif kind.startswith("tool-") or kind == "dynamic-tool":
+        invocation = part
+    if isinstance(invocation, dict):
+        return invocation
+    return None
 
 
 def _answer_invocations(results: list[tuple[str, Fields]], transcript: Transcript) -> None:

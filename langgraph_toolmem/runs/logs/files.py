@@ -54,16 +54,7 @@ def read_records(path: Path) -> list[NumberedRecord]:
     Raises:
         InputError: the file cannot be read.
     """
-    try:
-        content = path.read_bytes()
-        # By its first bytes: logs are compressed under any name.
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} cannot be read: the gzip file is damaged ({error})") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    content = content.removeprefix(codecs.BOM_UTF8)
+    content = _content_of(path).removeprefix(codecs.BOM_UTF8)
     lines: list[NumberedRecord] = []
     # Only a line feed ends a line: `splitlines` would also split at separators that JSON texts may contain.
     for number, line in enumerate(content.split(b"\n"), start=1):
@@ -73,6 +64,19 @@ def read_records(path: Path) -> list[NumberedRecord]:
     if lines and isinstance(lines[0].record, LogError):
         lines = read_documents(content.decode(errors="replace")) or lines
     return unwrap(lines)
+
+
+def _content_of(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        # By its first bytes: logs are compressed under any name.
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} cannot be read: the gzip file is damaged ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    return content
 
 
 def _json(line: bytes) -> Any:

@@ -133,15 +133,20 @@ def _read_claude_sessions(records: list[NumberedRecord]) -> Iterator[tuple[int, 
         if uuid in roots:
             continue  # a resumed session repeats lines
         roots[uuid] = roots.get(str(parent), uuid)
-        # A sub-agent writes into the session's file; its messages are a separate conversation.
-        thread = str(record.get("sessionId") or record.get("session_id") or "session")
-        if record.get("isSidechain"):
-            thread = f"{thread}/{record.get('agentId') or roots[uuid]}"
-        session = sessions.setdefault(thread, _ClaudeSession(line))
+        session = sessions.setdefault(_claude_thread(record, roots[uuid]), _ClaudeSession(line))
         _read_claude_line(record, message, session.transcript)
     for thread, session in sessions.items():
         yield session.line, {"thread_id": thread, "messages": session.transcript}
     yield 1, {"messages": other_lines}
+
+
+def _claude_thread(record: Fields, root: str) -> str:
+    """Return the conversation of a line, given the first ancestor of its message."""
+    thread = str(record.get("sessionId") or record.get("session_id") or "session")
+    # A sub-agent writes into the session's file; its messages are a separate conversation.
+    if record.get("isSidechain"):
+        return f"{thread}/{record.get('agentId') or root}"
+    return thread
 
 
 def _read_claude_line(record: Fields, message: Fields, transcript: Transcript) -> None:
@@ -190,13 +195,16 @@ def _read_adk_sessions(records: list[NumberedRecord]) -> Iterator[tuple[int, Fie
         for event in dicts(record["events"]):
             content = event.get("content")
             if isinstance(content, dict) and isinstance(content.get("parts"), list):
-                # The author of other events is the name of an agent.
-                role = "model"
-                if event.get("author") == "user":
-                    role = "user"
-                contents.append({**content, "role": content.get("role") or role})
+                contents.append({**content, "role": content.get("role") or _adk_role(event)})
         user = record.get("user_id") or record.get("userId")
         yield line, {"thread_id": record.get("id"), "user_id": user, "messages": contents}
+
+
+def _adk_role(event: Fields) -> str:
+    if event.get("author") == "user":
+        return "user"
+    # The author of other events is the name of an agent.
+    return "model"
 
 
 SESSIONS: Final = LogFormat("ADK sessions", (("events[].content.parts[]", "events[].author"),), _read_adk_sessions)
@@ -278,9 +286,10 @@ def _read_sharegpt_answer(text: str, transcript: Transcript) -> str:
 def _first_object(text: str) -> object:
     try:
         # `raw_decode`: text may follow the arguments.
-        return json.JSONDecoder(strict=False).raw_decode(text.strip())[0]
+        arguments, _end = json.JSONDecoder(strict=False).raw_decode(text.strip())
     except (ValueError, RecursionError):
         return text
+    return arguments
 
 
 def _read_toolbench_answers(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -400,28 +400,35 @@ def _start_of(run: Fields) -> str:
 def _root_history(run: Fields) -> list[Any]:
     """Return input and output of an agent's run, if these are messages."""
     given = _listed_messages(_inputs_of(run))
-    outputs = run.get("outputs") or {}
-    gave = _listed_messages(outputs.get("messages"))
-    if not gave and isinstance(outputs.get("output"), dict):
-        gave = _listed_messages(outputs["output"].get("messages") or outputs["output"])
+    gave = _output_messages(run.get("outputs") or {})
     if not gave or run.get("run_type") == "llm":
         return []
+    # LangGraph's output repeats the input.
     contents = {_content_of(message) for message in gave}
-    if given and _content_of(given[0]) in contents:  # LangGraph's output repeats the input
+    if given and _content_of(given[0]) in contents:
         return gave
     return [*given, *gave]
+
+
+def _output_messages(outputs: Fields) -> list[Any]:
+    """Return the messages in the output of an agent's run, which may be inside an object "output"."""
+    messages = _listed_messages(outputs.get("messages"))
+    inner = outputs.get("output")
+    if not messages and isinstance(inner, dict):
+        return _listed_messages(inner.get("messages") or inner)
+    return messages
 
 
 def _model_call(run: Fields) -> list[Any]:
     """Return the prompt of a model's call and its answer, as LangChain or OpenAI's client gave it."""
     given = _listed_messages(_inputs_of(run))
     outputs = run.get("outputs") or {}
-    answers = outputs.get("generations") or outputs.get("choices") or []
+    answer: Any = outputs.get("generations") or outputs.get("choices")
     # LangChain lists the generations of each prompt of a batch: a list of lists.
-    while isinstance(answers, list) and answers and isinstance(answers[0], list):
-        answers = answers[0]
-    if answers and isinstance(answers[0], dict) and "message" in answers[0]:
-        return [*given, answers[0]["message"]]
+    while isinstance(answer, list) and answer:
+        answer = answer[0]
+    if isinstance(answer, dict) and "message" in answer:
+        return [*given, answer["message"]]
     return given
 
 
@@ -565,25 +572,16 @@ def _log_records(record: Fields) -> Iterator[Fields]:
 
 
 def _otel_span(line: int, span: Fields, logged: dict[str, list[Fields]]) -> ObservedSpan:
-    # OTLP's JSON writes `traceId`, Jaeger `traceID`, and the console exporter a `context` with `trace_id`.
-    context = span.get("context") or {}
-    trace = first_of(span, "traceId", "traceID", "trace_id") or context.get("trace_id") or line
-    span_id = first_of(span, "spanId", "spanID", "span_id") or context.get("span_id")
+    span_id = _id_of(span, "spanId", "spanID", "span_id")
     events = [*(first_of(span, "events", "logs") or ()), *logged.get(str(span_id), ())]
     facts = _facts_of(span, events)
     operation = _at(facts, "gen_ai.operation.name")
     kind = str(_at(facts, "openinference.span.kind") or span.get("span_kind") or operation or span.get("name"))
-    history = _conventions(facts) or _event_messages(events, facts) or _openinference(facts)
-    frame: list[Any] = []
-    if operation is not None and operation not in ("chat", "generate_content", "text_completion"):
-        # the span of a whole agent repeats the first and the last message of its model calls
-        history, frame = [], history
-    return ObservedSpan(
+    messages = _conventions(facts) or _event_messages(events, facts) or _openinference(facts)
+    step = ObservedSpan(
         line=line,
-        trace=str(trace),
+        trace=str(_id_of(span, "traceId", "traceID", "trace_id") or line),
         start=str(first_of(span, "startTimeUnixNano", "start_time", "startTime") or ""),
-        history=history,
-        frame=frame,
         tool=_tool_of(span, facts, kind),
         call_id=_first_fact(facts, "gen_ai.tool.call.id", "tool.id"),
         arguments=_first_fact(facts, "gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "input.value"),
@@ -594,6 +592,17 @@ def _otel_span(line: int, span: Fields, logged: dict[str, list[Fields]]) -> Obse
             "user_id": _first_fact(facts, "user.id", "enduser.id"),
         },
     )
+    if operation in (None, "chat", "generate_content", "text_completion"):
+        return replace(step, history=messages)
+    # The span of a whole agent repeats the first and the last message of its model calls.
+    return replace(step, frame=messages)
+
+
+def _id_of(span: Fields, *names: str) -> Any:
+    """Return an id of a span under one of its names, of which the last is that of the console exporter."""
+    # OTLP's JSON writes `traceId`, Jaeger `traceID`, and the console exporter a `context` with `trace_id`.
+    context = span.get("context") or {}
+    return first_of(span, *names) or context.get(names[-1])
 
 
 def _facts_of(span: Fields, events: Iterable[Fields]) -> Fields:
