@@ -28,9 +28,9 @@ cannot act there. Runs with written summaries are not measured.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from langgraph_toolmem.sit.evidence import SITEvidence, dice, hashes
+from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, dice, hashes
 from langgraph_toolmem.sit.suggest import Hits, Suggestion, description_fits, may_suggest, relative_fit
 
 
@@ -54,21 +54,14 @@ def suggest_as_published(
         good: returns the weight of a run (its digest), 0 if it was not successful.
         available: the tools that may be called; None for all.
     """
-    here = frozenset(hashes(summary))
-    similarities: dict[str, float] = {}
-    weights: dict[str, float] = defaultdict(float)
-    counted: set[tuple[str, str]] = set()
+    usable: list[TransitionSeen] = []
     for seen in known.transitions():
-        if seen.source != source or not may_suggest(seen.target, available):
-            continue
-        run_weight = good(seen.run)
-        if run_weight > 0:
-            # N is a number of runs: one that used the transition twice counts once. Short runs count more, by 1/n.
-            if (seen.run, seen.target) not in counted:
-                counted.add((seen.run, seen.target))
-                weights[seen.target] += run_weight * (1 + 1 / len(known.runs[seen.run]))
-            if summary and seen.written:
-                similarities[seen.target] = max(similarities.get(seen.target, 0.0), dice(here, seen.words))
+        if seen.source == source and may_suggest(seen.target, available) and good(seen.run) > 0:
+            usable.append(seen)
+    weights = _edge_weights(usable, known, good)
+    similarities: dict[str, float] = {}
+    if summary:
+        similarities = _similarities(usable, summary)
     left: list[tuple[str, float]] = []
     for tool, fit in hits:
         if tool not in weights and may_suggest(tool, available):
@@ -80,6 +73,30 @@ def suggest_as_published(
         *_described(relative_fit(left, nearest=0.0)),
     ]
     return ranked[:k]
+
+
+def _edge_weights(
+    transitions: Iterable[TransitionSeen], known: SITEvidence, good: Callable[[str], float]
+) -> dict[str, float]:
+    """Return w (1) of each target, given the transitions of successful runs that begin at one source."""
+    weights: dict[str, float] = defaultdict(float)
+    counted: set[tuple[str, str]] = set()
+    for seen in transitions:
+        # N is a number of runs: one that used the transition twice counts once. Short runs count more, by 1/n.
+        if (seen.run, seen.target) not in counted:
+            counted.add((seen.run, seen.target))
+            weights[seen.target] += good(seen.run) * (1 + 1 / len(known.runs[seen.run]))
+    return weights
+
+
+def _similarities(transitions: Iterable[TransitionSeen], summary: str) -> dict[str, float]:
+    """Return e (2) of each target with a summarised state."""
+    here = frozenset(hashes(summary))
+    similarities: dict[str, float] = {}
+    for seen in transitions:
+        if seen.written:
+            similarities[seen.target] = max(similarities.get(seen.target, 0.0), dice(here, seen.words))
+    return similarities
 
 
 def _summarised(similarities: Mapping[str, float], weights: Mapping[str, float]) -> list[Suggestion]:

@@ -36,7 +36,7 @@ from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, ToolRecords, tool_of, windows
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import NearState, SITEvidence, near_states, source_of, transitions
-from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, of_tool
+from langgraph_toolmem.sit.suggest import Hits, SITPolicy, Suggestion, Vote, by_record, hits_by_record, of_tool
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.wording import tool_text
 from langgraph_toolmem.text.words import LexicalIndex
@@ -74,8 +74,8 @@ class SIT(Method):
     """
 
     name: ClassVar[str] = "sit"
-    searched: ClassVar[int] = 50
-    """Tools that a search by description gives as candidates."""
+    most_candidates: ClassVar[int] = 50
+    """Limit of candidates: of a search by description, and of the suggestions from which look-ups are chosen."""
     tables: ClassVar[tuple[type[Table], ...]] = (SITEvidence,)
 
     def __init__(self, policy: SITPolicy | None = None) -> None:
@@ -156,7 +156,7 @@ class SIT(Method):
         k = policy.k
         # All tools with evidence: the most likely may be changes, which are left out below.
         if not as_published:
-            k = self.searched
+            k = self.most_candidates
         suggestions = self.suggest_for(
             core.state_of(run, tools),
             summary=summary,
@@ -197,29 +197,26 @@ class SIT(Method):
         summary = (summary or "").strip()
         if k is None:
             k = policy.k
-        known = self.core.catalogue.specs
-        if available is None and known:
-            available = known.keys()
-        allowed = self._allowed(available, state)
-        hits: list[tuple[str, float]] = []
-        if known:
-            hits = self._tool_index(known).search(state.user.raw or summary, k=self.searched)
-        # Tools of one name with other parameters have records of other names, and the evidence is by record.
-        if names.apart:
-            hits = [(names.offered.get(tool, tool), score) for tool, score in hits]
-            if allowed is not None:
-                allowed = {names.offered.get(tool, tool) for tool in allowed}
+        allowed = by_record(self._allowed(available, state), names)
+        hits = hits_by_record(self._described(state.user.raw or summary), names)
         # The search above works without the lock; from here on the graph is read, which other threads change.
         with self.core.lock:
             suggestions = self._suggested(state, policy, summary, hits, allowed, k)
         return [of_tool(suggestion, names) for suggestion in suggestions]
+
+    def _described(self, text: str) -> Hits:
+        """Return the known tools whose descriptions fit a text, with scores."""
+        known = self.core.catalogue.specs
+        if not known:
+            return []
+        return self._tool_index(known).search(text, k=self.most_candidates)
 
     def _suggested(
         self,
         state: RunState,
         policy: SITPolicy,
         summary: str,
-        hits: list[tuple[str, float]],
+        hits: Hits,
         allowed: Collection[str] | None,
         k: int,
     ) -> list[Suggestion]:
@@ -271,7 +268,13 @@ class SIT(Method):
         return calls
 
     def _allowed(self, available: Collection[str] | None, state: RunState) -> Collection[str] | None:
-        """Return the tools without the destructive ones that were called already for the request."""
+        """Return the tools without the destructive ones that were called already for the request.
+
+        If `available` is None, these are the tools that the memory knows, if it knows any.
+        """
+        known = self.core.catalogue.specs
+        if available is None and known:
+            available = known.keys()
         # Deleted data cannot be restored: a second deletion is the model's own decision.
         marked = self.core.catalogue.marked()
         gone = set()
@@ -324,8 +327,12 @@ def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
     if k is not None and not is_count(k, 1):
         raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
     policy_given(policy, SITPolicy)
-    if available is None:
-        return
-    is_collection = isinstance(available, Collection) and not isinstance(available, str)
-    if not is_collection or not all(isinstance(name, str) for name in available):
+    if available is not None and not _are_names(available):
         raise ConfigurationError(f"`available` must be a collection of tool names, got {available!r}.")
+
+
+def _are_names(names: Any) -> bool:
+    # A single name is a collection of letters, and letters are no tools.
+    if not isinstance(names, Collection) or isinstance(names, str):
+        return False
+    return all(isinstance(name, str) for name in names)

@@ -163,13 +163,18 @@ def near_states(
         if request == state.user_key:
             continue
         for seen in known.transitions_of(request):
-            # After a user's message the tool before it is irrelevant: all transitions that begin at a message are
-            # compared.
-            same_place = seen.asked if asked else seen.source == source and not seen.asked
-            if same_place:
+            if _begins_there(seen, source, asked=asked):
                 of_words = dice(here, seen.words)
                 near.append(NearState(of_requests * (1 - share_of_words * (1 - of_words)), seen))
     return sorted(near, key=attrgetter("similarity"), reverse=True)
+
+
+def _begins_there(seen: TransitionSeen, source: str | None, *, asked: bool) -> bool:
+    """Return True if a transition begins at the present place: at a user's message if `asked`, or after `source`."""
+    # After a user's message the tool before it is irrelevant: all transitions that begin at a message are compared.
+    if asked or seen.asked:
+        return asked and seen.asked
+    return seen.source == source
 
 
 def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:

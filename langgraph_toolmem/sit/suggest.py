@@ -272,6 +272,21 @@ def description_fits() -> str:
     return "its description fits the request"
 
 
+def hits_by_record(hits: Hits, names: ToolRecords) -> Hits:
+    """Return the hits of a search with the names of the tools' records."""
+    # Tools of one name with other parameters have records of other names, and the evidence is by record.
+    if not names.apart:
+        return hits
+    return [(names.offered.get(tool, tool), score) for tool, score in hits]
+
+
+def by_record(tools: Collection[str] | None, names: ToolRecords) -> Collection[str] | None:
+    """Return the names of the records of some tools; None for all."""
+    if tools is None or not names.apart:
+        return tools
+    return {names.offered.get(tool, tool) for tool in tools}
+
+
 def of_tool(suggestion: Suggestion, names: ToolRecords) -> Suggestion:
     """Return a suggestion of a tool, given one of its record (`graph.state.ToolRecords`)."""
     if not names.apart:
