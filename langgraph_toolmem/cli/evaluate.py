@@ -252,9 +252,9 @@ def show_safety(out: Path) -> None:
     hints: list[list[str]] = []
     for arm in others:
         safety = safety_of(arm, first, records)
-        before, after = safety.model_calls
         differing = (safety.pairs, len(safety.rewards_changed), len(safety.changes_differ), safety.wrong_results)
-        shown = (before, after, safety.shown_early, safety.hints_followed, safety.changes_in_hints)
+        model_calls = (safety.model_calls_before, safety.model_calls)
+        shown = (*model_calls, safety.shown_early, safety.hints_followed, safety.changes_in_hints)
         differences.append([arm, *map(_figure, differing)])
         hints.append([arm, *map(_figure, shown)])
     table(f"Against {first}", ("arm", "pairs", "rewards changed", "changes differ", "wrong results"), differences)

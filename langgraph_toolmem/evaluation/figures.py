@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
-from importlib import resources
 from math import comb
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.text import count, dumps, loads, printable
+from langgraph_toolmem.base.text import count, dumps, loads
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.evaluation.journal import RunRecord, Usage
+from langgraph_toolmem.page.render import lead_of, table_of, text_of, whole_page
 from langgraph_toolmem.report.report import money_in_words
 
 RESAMPLES: Final = 10_000
@@ -155,30 +153,28 @@ def pass_hat_k(successes: int, trials: int, k: int) -> float:
 
 def figures_of(arm: str, records: Iterable[RunRecord]) -> Figures:
     """Return the figures of an arm from the records of an evaluation."""
-    tested: list[RunRecord] = []
-    usage, train = Usage(), Usage()
-    for record in records:
-        if record.arm == arm and record.split == "test":
-            tested.append(record)
-            usage.add(record.usage)
-        elif record.arm == arm:
-            train.add(record.usage)
     successes: defaultdict[str, list[bool]] = defaultdict(list)
     scores: list[float] = []
     seconds: list[float] = []
     costs: list[float] = []
+    usage, train = Usage(), Usage()
     passed = memory_calls = errors = 0
-    for record in tested:
+    for record in records:
+        if record.arm != arm:
+            continue
+        if record.split != "test":
+            train.add(record.usage)
+            continue
+        usage.add(record.usage)
         successes[record.task].append(record.success)
         passed += record.success
         scores.append(record.score)
         seconds.append(record.seconds)
         memory_calls += record.memory_calls
+        errors += bool(record.error)
         if record.cost is not None:
             costs.append(record.cost)
-        if record.error:
-            errors += 1
-    runs = len(tested)
+    runs = len(scores)
     cost = None
     if costs:
         cost = sum(costs)
@@ -223,20 +219,12 @@ def compared(
         seed: of the bootstrap.
         resamples: of the bootstrap.
     """
-    by_place: dict[TaskTrial, dict[str, RunRecord]] = defaultdict(dict)
-    for record in records:
-        if record.split == "test" and record.arm in (arm, against):
-            by_place[TaskTrial(record.task, record.trial)][record.arm] = record
-    by_task: defaultdict[str, list[_PairedRecords]] = defaultdict(list)
+    by_task: defaultdict[str, list[PairedRecords]] = defaultdict(list)
     changed: list[TaskTrial] = []
-    for place, of_arms in by_place.items():
-        # A budget that ended early may have left one arm of a pair.
-        if len(of_arms) < 2:
-            continue
-        pair = _PairedRecords(of_arms[arm], of_arms[against])
+    for pair in pairs_of(arm, against, records):
         by_task[pair.own.task].append(pair)
         if pair.own.success != pair.other.success:
-            changed.append(place)
+            changed.append(TaskTrial(pair.own.task, pair.own.trial))
     differences: dict[str, Interval] = {}
     # Each metric draws the same tasks, because each bootstrap starts from the seed.
     for metric in METRICS:
@@ -248,7 +236,7 @@ def compared(
 
 
 @dataclass(frozen=True, slots=True)
-class _PairedRecords:
+class PairedRecords:
     """The same task and trial in two arms."""
 
     own: RunRecord
@@ -256,6 +244,21 @@ class _PairedRecords:
 
     def difference(self, metric: str) -> float:
         return _metrics(self.own)[metric] - _metrics(self.other)[metric]
+
+
+def pairs_of(arm: str, against: str, records: Sequence[RunRecord]) -> list[PairedRecords]:
+    """Return the test runs of an arm with the same runs of another, in their order."""
+    others: dict[TaskTrial, RunRecord] = {}
+    for record in records:
+        if record.arm == against and record.split == "test":
+            others[TaskTrial(record.task, record.trial)] = record
+    pairs = []
+    for record in records:
+        other = others.get(TaskTrial(record.task, record.trial))
+        # A budget that ended early may have left one arm of a pair.
+        if record.arm == arm and record.split == "test" and other is not None:
+            pairs.append(PairedRecords(record, other))
+    return pairs
 
 
 def _metrics(record: RunRecord) -> dict[str, float]:
@@ -310,17 +313,23 @@ def in_words(result: Result) -> list[str | TextTable]:
         changed = f"{count(len(comparison.changed), 'run')} with another outcome"
         both = f"of {count(comparison.tasks, 'task')} in both"
         parts.append(f"{comparison.arm} against {comparison.against}: {changed}, {both}.")
+    return [*parts, *_uncounted(result)]
+
+
+def _uncounted(result: Result) -> list[str]:
+    """Return sentences on the calls that the tables count as 0, or leave out."""
     unknown = 0
     trained: list[str] = []
     for figures in result.figures:
         unknown += figures.usage.unknown
         if figures.train.model_calls:
             trained.append(f"{figures.arm} {figures.train.model_calls:,}")
+    sentences: list[str] = []
     if unknown:
-        parts.append(f"The model reported no tokens for {count(unknown, 'call')}; they count as 0.")
+        sentences.append(f"The model reported no tokens for {count(unknown, 'call')}; they count as 0.")
     if trained:
-        parts.append(f"Model calls of train tasks, not counted above: {', '.join(trained)}.")
-    return parts
+        sentences.append(f"Model calls of train tasks, not counted above: {', '.join(trained)}.")
+    return sentences
 
 
 def _outcomes(result: Result) -> TextTable:
@@ -360,29 +369,8 @@ def _differences(comparison: Comparison) -> TextTable:
 def page_of(result: Result) -> str:
     """Return one HTML page without script: the figures, and the runs with another outcome, side by side."""
     title = f"toolmem eval: {result.source}"
-    body = [f"<header><h1>{_text(title)}</h1><p>{_text(result.agent)}</p></header><main>"]
-    for part in in_words(result):
-        if isinstance(part, str):
-            body.append(f"<p>{_text(part)}</p>")
-        else:
-            body.append(f"<h2>{_text(part.title)}</h2>{_table(part.columns, part.rows)}")
-    body += _side_by_side(result)
-    body.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
-    style = (resources.files("langgraph_toolmem.page") / "assets" / "page.css").read_text(encoding="utf-8")
-    # Traces contain texts of models and tools. They are escaped, and the browser must not run or load anything from the
-    # page.
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<title>{_text(title)}</title><link rel="icon" href="data:,">
-<style>
-{style}</style></head>
-<body>
-{"".join(body)}
-</body></html>
-"""
+    header = f"<header><h1>{text_of(title)}</h1><p>{text_of(result.agent)}</p></header><main>"
+    return whole_page(title, "\n".join([header, *lead_of(in_words(result)), *_side_by_side(result)]))
 
 
 def _side_by_side(result: Result) -> Iterable[str]:
@@ -395,28 +383,8 @@ def _side_by_side(result: Result) -> Iterable[str]:
             shown += 1
             traces = result.traces(comparison, place.task, place.trial)
             heading = f"{comparison.arm} against {comparison.against}: task {place.task}, trial {place.trial + 1}"
-            cells = []
+            cells = ""
             for trace in traces.values():
-                cells.append("<br>".join([_text(line) for line in trace]))
-            yield f"<h2>{_text(heading)}</h2>{_table_of_html(list(traces), [cells])}"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    cells = []
-    for row in rows:
-        cells.append([_text(text) for text in row])
-    return _table_of_html(columns, cells)
-
-
-def _table_of_html(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; the cells are HTML already, the columns are texts."""
-    head = "".join([f"<th>{_text(column)}</th>" for column in columns])
-    body = ""
-    for row in rows:
-        cells = "".join([f"<td>{cell}</td>" for cell in row])
-        body += f"<tr>{cells}</tr>"
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
+                lines = "<br>".join([text_of(line) for line in trace])
+                cells += f"<td>{lines}</td>"
+            yield f"<h2>{text_of(heading)}</h2>{table_of(f'<tr>{cells}</tr>', list(traces))}"

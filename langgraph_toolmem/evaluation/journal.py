@@ -30,6 +30,7 @@ from langgraph_toolmem.models.wrapped import Mixins, chunk_of, copy_with, joined
 from langgraph_toolmem.report.report import TokenPrice
 
 Model = TypeVar("Model", bound=BaseChatModel)
+R = TypeVar("R", "PaidAnswer", "RunRecord")
 _UNREACHABLE: Final = {"APIConnectionError", "ConnectError", "ConnectionError", "TimeoutError", "TimeoutException"}
 """Names of the errors, or of their base classes, that OpenAI, Anthropic, httpx and Python raise without an answer."""
 
@@ -117,11 +118,6 @@ class RequestKey:
     nth: int
 
 
-def _fields_with_usage(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a line, with its usage as a record."""
-    return {**item, "usage": Usage(**item["usage"])}
-
-
 @dataclass(frozen=True, slots=True)
 class PaidAnswer:
     """One answer of the model, as it is on disk.
@@ -139,14 +135,9 @@ class PaidAnswer:
     usage: Usage
 
     @classmethod
-    def to(cls, key: RequestKey, message: AIMessage, usage: Usage) -> PaidAnswer:
+    def of(cls, key: RequestKey, message: AIMessage, usage: Usage) -> PaidAnswer:
         """Return the answer to a request, as it is written."""
         return cls(key.run, key.request, key.nth, messages_to_dict([message])[0], usage)
-
-    @classmethod
-    def from_plain(cls, item: Mapping[str, Any]) -> PaidAnswer:
-        """Return the answer of a line. Raises ValueError, TypeError or KeyError if it contains none."""
-        return cls(**_fields_with_usage(item))
 
     @property
     def key(self) -> RequestKey:
@@ -171,11 +162,7 @@ class Answers:
         self._path, self._lock = path, threading.Lock()
         self._kept: dict[RequestKey, PaidAnswer] = {}
         self.usage = Usage()
-        for number, line in enumerate(lines_of(path), 1):
-            try:
-                answer = PaidAnswer.from_plain(json.loads(line))
-            except (ValueError, TypeError, KeyError) as error:
-                raise InputError(f"line {number} of {path} is no kept answer: {error}") from error
+        for answer in read_records(path, PaidAnswer, "kept answer"):
             self._keep(answer)
 
     def _keep(self, answer: PaidAnswer) -> None:
@@ -240,7 +227,7 @@ class Keeper:
 
     def keep(self, key: RequestKey, message: AIMessage) -> None:
         """Keep an answer of another model, such as a simulated user's, without counting it."""
-        self._answers.append(PaidAnswer.to(key, message, Usage()))
+        self._answers.append(PaidAnswer.of(key, message, Usage()))
 
     @contextmanager
     def asking(self, key: RequestKey) -> Iterator[Reply]:
@@ -265,7 +252,7 @@ class Keeper:
             return
         usage = _usage_of(reply.message, time.perf_counter() - began)
         # Written first: a run that is killed after this line does not pay for the answer again.
-        self._answers.append(PaidAnswer.to(key, reply.message, usage))
+        self._answers.append(PaidAnswer.of(key, reply.message, usage))
         with self._lock:
             self.stopped = None  # a retry went through
             self.usage.add(usage)
@@ -320,6 +307,25 @@ def lines_of(path: Path) -> list[str]:
         return []
     *whole, _cut = path.read_text(encoding="utf-8").split("\n")
     return [line for line in whole if line]
+
+
+def read_records(path: Path, kind: type[R], name: str) -> Iterator[R]:
+    """Yield the record of each line of a file: a dataclass with a field `usage`.
+
+    Args:
+        path: the file; a missing one has no records.
+        kind: the dataclass.
+        name: of a record, for the error.
+
+    Raises:
+        InputError: a line is not such a record.
+    """
+    for number, line in enumerate(lines_of(path), 1):
+        try:
+            fields = json.loads(line)
+            yield kind(**{**fields, "usage": Usage(**fields["usage"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"line {number} of {path} is no {name}: {error}") from error
 
 
 def append_line(path: Path, line: str) -> None:
@@ -470,11 +476,6 @@ class RunRecord:
     trace: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_plain(cls, item: Mapping[str, Any]) -> RunRecord:
-        """Return the run of a line. Raises ValueError, TypeError or KeyError if it contains none."""
-        return cls(**_fields_with_usage(item))
-
     @property
     def success(self) -> bool:
         """Return True for the full score."""
@@ -490,12 +491,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.records: list[RunRecord] = []
-        for number, line in enumerate(lines_of(path), 1):
-            try:
-                self.records.append(RunRecord.from_plain(json.loads(line)))
-            except (ValueError, TypeError, KeyError) as error:
-                raise InputError(f"line {number} of {path} is no finished run: {error}") from error
+        self.records = list(read_records(path, RunRecord, "finished run"))
 
     def find(self, arm: str, task: str, trial: int) -> RunRecord | None:
         """Return a finished run, if there is one."""

@@ -164,19 +164,21 @@ class Evaluation:
             )
 
     def _planned(self) -> Iterator[_Planned]:
-        tasks, settings = self._source.tasks(), self._settings
+        settings = self._settings
         if settings.train:
-            for task in tasks:
-                # An arm without a memory does not learn, so its train runs would be wasted.
-                for arm in settings.arms:
-                    if task.split == "train" and arm.remembers:
-                        yield _Planned(task, arm, 0)
+            # An arm without a memory does not learn, so its train runs would be wasted.
+            learning = [arm for arm in settings.arms if arm.remembers]
+            for task in self._tasks_of("train"):
+                for arm in learning:
+                    yield _Planned(task, arm, 0)
         # By trial, then task, then arm: a budget that ends early leaves pairs.
         for trial in range(settings.trials):
-            for task in tasks:
+            for task in self._tasks_of("test"):
                 for arm in settings.arms:
-                    if task.split == "test":
-                        yield _Planned(task, arm, trial)
+                    yield _Planned(task, arm, trial)
+
+    def _tasks_of(self, split: Split) -> list[EvalTask]:
+        return [task for task in self._source.tasks() if task.split == split]
 
     def run(self, on_run: Callable[[RunRecord], None] | None = None) -> Result:
         """Do all runs that are not finished yet, and return the figures.
@@ -337,9 +339,9 @@ class Evaluation:
         return name
 
 
-Model = TypeVar("Model", bound=BaseChatModel)
 # --- one run, as the agent's factory and the checks see it ---
 
+Model = TypeVar("Model", bound=BaseChatModel)
 TRACE_CHARS: Final = 240
 """Characters of one line of a trace."""
 RECURSION_LIMIT: Final = 200
@@ -456,7 +458,7 @@ def trace_of(messages: Iterable[BaseMessage]) -> list[str]:
             if message.text:
                 lines.append(f"{who}: {message.text}")
             for call in message.tool_calls:
-                lines.append(f"{who} calls {call['name']} {canonical(call['args'])}")
+                lines.append(f"{who} calls {call_text(call['name'], call['args'])}")
     return [shortened(" ".join(line.split()), TRACE_CHARS) for line in lines]
 
 
@@ -537,7 +539,7 @@ def read_tasks(path: Path) -> list[EvalTask]:
     ids: set[str] = set()
     splits: set[str] = set()
     for number, item in enumerate(items, 1):
-        task = _task(item, number)
+        task = _task(item, f"task {number} of {path}", default_id=str(number))
         # The id names the task in journal and answers: a second one would count as finished.
         if task.id in ids:
             raise InputError(f"two tasks of {path} have the id {task.id!r}")
@@ -557,26 +559,26 @@ def _items_of(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-def _task(item: Any, number: int) -> EvalTask:
+def _task(item: Any, place: str, *, default_id: str) -> EvalTask:
+    """Return a task of a file; `place` names it in errors. Raises InputError if it is malformed."""
     if not isinstance(item, dict):
-        raise InputError(f"task {number} must be a JSON object, got {type(item).__name__}")
+        raise InputError(f"{place} must be a JSON object, got {type(item).__name__}")
+    messages, check, split = item.get("messages"), item.get("check"), item.get("split", "test")
     try:
-        check_fields(f"task {number}", set(item), TASK_FIELDS)
-        messages, check = item.get("messages"), item.get("check")
+        check_fields(place, set(item), TASK_FIELDS)
         if isinstance(check, dict):
-            check_fields(f"`check` of task {number}", set(check), CHECKS)
+            check_fields(f"`check` of {place}", set(check), CHECKS)
     except ConfigurationError as error:
         raise InputError(str(error)) from error
     if isinstance(messages, str):
         messages = [messages]
     if not _are_texts(messages):
-        raise InputError(f"`messages` of task {number} must be the user's texts, got {messages!r:.60}")
+        raise InputError(f"`messages` of {place} must be the user's texts, got {messages!r:.60}")
     if not isinstance(check, (str, dict)):
-        raise InputError(f"`check` of task {number} must be 'module:function' or an object, got {check!r:.60}")
-    split = item.get("split", "test")
+        raise InputError(f"`check` of {place} must be 'module:function' or an object, got {check!r:.60}")
     if split not in get_args(Split):
-        raise InputError(f"`split` of task {number} must be 'train' or 'test', got {split!r:.60}")
-    return EvalTask(str(item.get("id", number)), split, tuple(messages), check)
+        raise InputError(f"`split` of {place} must be 'train' or 'test', got {split!r:.60}")
+    return EvalTask(str(item.get("id", default_id)), split, tuple(messages), check)
 
 
 def _are_texts(messages: Any) -> TypeGuard[list[str]]:
@@ -628,7 +630,7 @@ def _passes(run: EvalRun, check: Mapping[str, Any]) -> bool:
         texts.append(message.text.lower())
         for call in message.tool_calls:
             tools.add(call["name"])
-            calls[_call_text(call["name"], call["args"])] += 1
+            calls[call_text(call["name"], call["args"])] += 1
     said = "\n".join(texts)
     for text in check.get("says", ()):
         if text.lower() not in said:
@@ -636,11 +638,12 @@ def _passes(run: EvalRun, check: Mapping[str, Any]) -> bool:
     # A call that is wanted twice must be made twice; more calls than wanted are fine.
     wanted: Counter[str] = Counter()
     for call in check.get("calls", ()):
-        wanted[_call_text(call["name"], call.get("args", {}))] += 1
+        wanted[call_text(call["name"], call.get("args", {}))] += 1
     if wanted - calls:
         return False
     return tools.isdisjoint(check.get("never", ()))
 
 
-def _call_text(name: str, args: Mapping[str, Any]) -> str:
+def call_text(name: str, args: Mapping[str, Any]) -> str:
+    """Return a call as one text that is equal for equal calls."""
     return f"{name} {canonical(args)}"

@@ -69,39 +69,52 @@ def render_page(
     when = ""
     if generated is not None:
         when = f"Read at {_time(generated)} UTC."
-    parts = [f"<header><h1>{_text(title)}</h1>"]
+    parts = [f"<header><h1>{text_of(title)}</h1>"]
     if not lead:
-        parts.append(f'<p class="verdict">{_text(report.headline())}</p>')
+        parts.append(f'<p class="verdict">{text_of(report.headline())}</p>')
     parts.append(f'<p class="quiet">{when}</p></header><main>')
     for problem in report.problems:
-        parts.append(f'<p class="notice" role="alert"><b>Problem:</b> {_text(problem)}</p>')
+        parts.append(f'<p class="notice" role="alert"><b>Problem:</b> {text_of(problem)}</p>')
     # Items that a person has to review come before the graph, and figures of hints after it.
     if lead:
-        parts += _lead(lead)
+        parts += lead_of(lead)
     else:
         parts += [_list(report.worth()), *_safety(report)]
     parts += [_graph(bool(view.tools or report.tools)), _tools(report)]
     if not lead:
         parts += _worth(report)
-    parts.append(f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>')
     body = "\n".join(parts)
-    # Names of tools may be hostile. Text that passes the escaping cannot run, load or send data.
+    scripts = f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>\n'
+    return whole_page(title, body, scripts=scripts, allowed_script=_hash(script))
+
+
+def whole_page(title: str, body: str, *, scripts: str = "", allowed_script: str = "") -> str:
+    """Return an HTML page that loads nothing: its styles and scripts are in the file.
+
+    Args:
+        title: of the window, a text.
+        body: HTML from the header to an open `main`.
+        scripts: HTML of the script elements.
+        allowed_script: the source expression of the only script that may run. Defaults to none.
+    """
+    # Names of tools, and texts of models, may be hostile. Text that passes the escaping cannot run, load or send data.
+    allowed = ""
+    if allowed_script:
+        allowed = f" script-src '{allowed_script}';"
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none';{allowed} style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<title>{_text(title)}</title><link rel="icon" href="data:,">
+<title>{text_of(title)}</title><link rel="icon" href="data:,">
 <style>
 {_asset("page.css")}</style></head>
 <body>
 {body}
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body></html>
+</main><footer class="quiet">langgraph-toolmem {__version__}</footer>
+{scripts}</body></html>
 """
 
 
@@ -145,12 +158,12 @@ def _declarations(inertia: Mapping[str, Any]) -> Iterator[str]:
     undeclared = inertia.get("undeclared")
     if not undeclared:
         return
-    yield f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model."
+    yield f"<h2>Tools to declare</h2><p>{text_of(', '.join(undeclared))}: never called without the model."
     # Only names that seem to read are proposed: pasted tools may be called without the model.
     seeming = inertia.get("suggested")
     if seeming:
         names = ", ".join(f'"{name}"' for name in seeming)
-        yield f" Check these; if they only read, declare them:</p><pre>reads={{{_text(names)}}}</pre>"
+        yield f" Check these; if they only read, declare them:</p><pre>reads={{{text_of(names)}}}</pre>"
     else:
         yield "</p>"
 
@@ -170,16 +183,17 @@ def _worth(report: Report) -> Iterator[str]:
     for section in report.sections.values():
         for table in section.tables:
             if table.rows:
-                yield f"<h3>{_text(table.title)}</h3>" + _table(table.columns, table.rows)
+                yield f"<h3>{text_of(table.title)}</h3>" + _table(table.columns, table.rows)
     yield "</details>"
 
 
-def _lead(parts: Sequence[str | TextTable]) -> Iterator[str]:
+def lead_of(parts: Iterable[str | TextTable]) -> Iterator[str]:
+    """Yield the HTML of sentences and tables; a table without rows is left out."""
     for part in parts:
         if isinstance(part, str):
-            yield f"<p>{_text(part)}</p>"
+            yield f"<p>{text_of(part)}</p>"
         elif part.rows:
-            yield f"<h2>{_text(part.title)}</h2>" + _table(part.columns, part.rows)
+            yield f"<h2>{text_of(part.title)}</h2>" + _table(part.columns, part.rows)
 
 
 def _graph(there: bool) -> str:
@@ -387,16 +401,20 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, name: str =
     body = []
     for row in rows[: PAGE_LIMITS.rows]:
         body.append(f"<tr>{_elements('td', row)}</tr>")
-    opening = "<table>"
-    if name:
-        opening = f'<table id="{name}">'
-    head = _elements("th", columns)
-    # A table wider than a narrow window scrolls by itself, and the page does not.
-    table = f"{opening}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
     more = ""
     if len(rows) > PAGE_LIMITS.rows:
         more = f'<p class="quiet">and {len(rows) - PAGE_LIMITS.rows:,} more</p>'
-    return f'<div class="scroll">{table}</div>{more}'
+    return table_of("".join(body), columns, name=name) + more
+
+
+def table_of(body: str, columns: Sequence[str], *, name: str = "") -> str:
+    """Return a table, given the HTML of its rows and the texts of its head."""
+    opening = "<table>"
+    if name:
+        opening = f'<table id="{name}">'
+    # A table wider than a narrow window scrolls by itself, and the page does not.
+    table = f"{opening}<thead><tr>{_elements('th', columns)}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll">{table}</div>'
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -405,10 +423,11 @@ def _list(lines: Iterable[str]) -> str:
 
 def _elements(name: str, texts: Iterable[object]) -> str:
     """Return an HTML element for each text."""
-    return "".join([f"<{name}>{_text(text)}</{name}>" for text in texts])
+    return "".join([f"<{name}>{text_of(text)}</{name}>" for text in texts])
 
 
-def _text(text: object) -> str:
+def text_of(text: object) -> str:
+    """Return a text as one bounded line of HTML."""
     return escape(_line(str(text), most=PAGE_LIMITS.text))
 
 

@@ -177,8 +177,9 @@ def test_the_folder_of_another_evaluation_is_refused(tmp_path):
 def test_malformed_tasks_are_named(tmp_path, line, problem):
     path = tmp_path / "tasks.jsonl"
     path.write_text(line + "\n")
-    with pytest.raises(InputError, match=problem):
+    with pytest.raises(InputError, match=problem) as raised:
         TaskFile(path, clerk.agent)
+    assert str(path) in str(raised.value)
 
 
 def test_the_command_writes_its_result_and_goes_on(tmp_path, monkeypatch, capsys):

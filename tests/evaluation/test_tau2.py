@@ -103,4 +103,8 @@ def test_a_changed_reward_and_a_missing_change_are_reported():
         return RunRecord(arm, "t", "test", 0, 0, score, Usage(3), 1.0, details={"changes": changes})
 
     found = safety_of("with", "without", [record("without", 1.0, ["a", "a"]), record("with", 0.0, ["a"])])
-    assert (found.rewards_changed, found.changes_differ, found.model_calls) == (["t"], ["t"], (3, 3))
+    assert (found.rewards_changed, found.changes_differ, (found.model_calls_before, found.model_calls)) == (
+        ["t"],
+        ["t"],
+        (3, 3),
+    )

@@ -30,7 +30,8 @@ FLOORS = [
     {"offline"},
     {"papers"},
     {"hgt"},
-    {"page", "evaluation"},
+    {"page"},
+    {"evaluation"},
     {"cli"},
     {"__main__"},
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
@@ -20,9 +20,17 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem.base.errors import ConfigurationError, has_package
-from langgraph_toolmem.base.text import canonical, digest
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.evaluation.figures import pairs_of
 from langgraph_toolmem.evaluation.journal import Keeper, RunRecord
-from langgraph_toolmem.evaluation.runner import RECURSION_LIMIT, EvalRun, EvalTask, TaskOutcome, made_by_memory
+from langgraph_toolmem.evaluation.runner import (
+    RECURSION_LIMIT,
+    EvalRun,
+    EvalTask,
+    TaskOutcome,
+    call_text,
+    made_by_memory,
+)
 from langgraph_toolmem.evaluation.tau2.stub import Rates, StubChatModel, StubModel, StubPlan, StubUser
 
 INSTALL: Final = (
@@ -182,17 +190,15 @@ class Tau2Source:
         """Run one conversation, and score it."""
         task = run.task.data
         environment = self._new_environment()
+        look_ups = LookUps(environment)
         stub: StubModel | None = None
         if self._sides is None:
-            stub = self._stub(run)
+            stub = self._stub(run, look_ups)
             model: BaseChatModel = StubChatModel(script=stub)
             user: Any = StubUser(task)
         else:
             model, user = self._sides.model(run), self._sides.user(run, environment)
-        agent = ToolMemAgent(run, environment, model)
-        # Afterwards: the checks are the agent's, and the agent is made with the model.
-        if stub is not None:
-            stub.on_request = agent.look_ups.check
+        agent = ToolMemAgent(run, environment, model, look_ups)
         orchestrator = import_module("tau2.orchestrator.orchestrator").Orchestrator(
             domain=self._domain, agent=agent, user=user, environment=environment, task=task, seed=run.seed,
             max_steps=200,  # the benchmark's default is 100
@@ -207,18 +213,18 @@ class Tau2Source:
             "reward": simulation.reward_info.reward,
             "ended": str(getattr(simulation.termination_reason, "value", simulation.termination_reason)),
             "changes": self._changes(simulation.messages),
-            "wrong_results": agent.look_ups.wrong,
-            "shown_early": agent.look_ups.early,
+            "wrong_results": look_ups.wrong,
+            "shown_early": look_ups.early,
         }
         if stub is not None:
             details["hints_followed"] = stub.hints_followed
             details["changes_in_hints"] = stub.changes_in_hints
         return TaskOutcome(float(simulation.reward_info.reward), run.messages, details)
 
-    def _stub(self, run: EvalRun) -> StubModel:
+    def _stub(self, run: EvalRun, look_ups: LookUps) -> StubModel:
         criteria = run.task.data.evaluation_criteria
         plan = StubPlan(criteria.actions or [], criteria.communicate_info or [], self.reading_tools, self._all)
-        return StubModel(plan, self.rates, run.seed)
+        return StubModel(plan, self.rates, run.seed, look_ups.check)
 
     def _changes(self, messages: Sequence[Any]) -> list[str]:
         """Return the changing calls of both sides, as sorted texts."""
@@ -228,11 +234,11 @@ class Tau2Source:
             for call in getattr(message, "tool_calls", None) or ():
                 # Tools of the user's device are unknown here, so all of their calls count.
                 if call.name not in self.reading_tools:
-                    changes.append(f"{call.requestor} {call.name} {canonical(call.arguments)}")
+                    changes.append(f"{call.requestor} {call_text(call.name, call.arguments)}")
         return sorted(changes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SafetyReport:
     """The runs of an arm, compared with the same runs of another.
 
@@ -245,58 +251,40 @@ class SafetyReport:
         shown_early: results that the model was shown before it asked.
         hints_followed: calls that the stub made because of a hint.
         changes_in_hints: changing tools that hints named, in past records, and the task does not have.
-        model_calls: of the other arm, and of this one.
+        model_calls_before: of the other arm.
+        model_calls: of this arm.
     """
 
     arm: str
-    pairs: int
-    rewards_changed: list[str]
-    changes_differ: list[str]
-    wrong_results: int
-    shown_early: int
-    hints_followed: int
-    changes_in_hints: int
-    model_calls: tuple[int, int]
+    pairs: int = 0
+    rewards_changed: list[str] = field(default_factory=list)
+    changes_differ: list[str] = field(default_factory=list)
+    wrong_results: int = 0
+    shown_early: int = 0
+    hints_followed: int = 0
+    changes_in_hints: int = 0
+    model_calls_before: int = 0
+    model_calls: int = 0
 
 
 def safety_of(arm: str, against: str, records: Sequence[RunRecord]) -> SafetyReport:
     """Compare the test runs of two arms task by task."""
-    own_records: list[RunRecord] = []
-    others: dict[tuple[str, int], RunRecord] = {}
-    for record in records:
-        if record.split != "test":
-            continue
-        if record.arm == arm:
-            own_records.append(record)
-        if record.arm == against:
-            others[record.task, record.trial] = record
-    rewards: list[str] = []
-    changes: list[str] = []
-    wrong = early = followed = in_hints = own_calls = other_calls = 0
-    for own in own_records:
-        other = others[own.task, own.trial]
+    safety = SafetyReport(arm)
+    for pair in pairs_of(arm, against, records):
+        own, other = pair.own, pair.other
+        safety.pairs += 1
+        safety.model_calls_before += other.usage.model_calls
+        safety.model_calls += own.usage.model_calls
         if own.score != other.score:
-            rewards.append(own.task)
+            safety.rewards_changed.append(own.task)
         # As multisets: the order of changes may differ, but a change made twice is another result.
         if Counter(own.details.get("changes", ())) != Counter(other.details.get("changes", ())):
-            changes.append(own.task)
-        wrong += len(own.details.get("wrong_results", ()))
-        early += len(own.details.get("shown_early", ()))
-        followed += own.details.get("hints_followed", 0)
-        in_hints += len(own.details.get("changes_in_hints", ()))
-        own_calls += own.usage.model_calls
-        other_calls += other.usage.model_calls
-    return SafetyReport(
-        arm=arm,
-        pairs=len(own_records),
-        rewards_changed=rewards,
-        changes_differ=changes,
-        wrong_results=wrong,
-        shown_early=early,
-        hints_followed=followed,
-        changes_in_hints=in_hints,
-        model_calls=(other_calls, own_calls),
-    )
+            safety.changes_differ.append(own.task)
+        safety.wrong_results += len(own.details.get("wrong_results", ()))
+        safety.shown_early += len(own.details.get("shown_early", ()))
+        safety.hints_followed += own.details.get("hints_followed", 0)
+        safety.changes_in_hints += len(own.details.get("changes_in_hints", ()))
+    return safety
 
 
 # --- the agent ---
@@ -355,7 +343,7 @@ class LookUps:
         if shown in self._checked or not self._environment.tools.has_tool(call["name"]):
             return
         self._checked.add(shown)
-        text = f"{call['name']} {canonical(call['args'])}"
+        text = call_text(call["name"], call["args"])
         expected = self._given.get(message.tool_call_id)
         # The orchestrator did not execute it, so the memory did: a look-up, which may be repeated.
         if expected is None:
@@ -418,11 +406,12 @@ class ToolMemAgent:
         run: the run.
         environment: of the task.
         model: the chat model.
+        look_ups: is given the results of the orchestrator.
     """
 
-    def __init__(self, run: EvalRun, environment: Any, model: BaseChatModel) -> None:
+    def __init__(self, run: EvalRun, environment: Any, model: BaseChatModel, look_ups: LookUps) -> None:
         self.tools, self.domain_policy = environment.get_tools(), environment.get_policy()
-        self.look_ups = LookUps(environment)
+        self._look_ups = look_ups
         self._messages = import_module("tau2.data_model.message")
         self._names = {tool.name for tool in self.tools}
         self._config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": RECURSION_LIMIT}
@@ -489,7 +478,7 @@ class ToolMemAgent:
             names[call["id"]] = call["name"]
         messages = []
         for result in results:
-            self.look_ups.given(result.id, result.content or "")
+            self._look_ups.given(result.id, result.content or "")
             status: Any = "error" if result.error else "success"
             messages.append(
                 ToolMessage(result.content or "", tool_call_id=result.id, name=names.get(result.id), status=status)

@@ -28,6 +28,7 @@ from pydantic import SkipValidation
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import canonical, digest
+from langgraph_toolmem.evaluation.runner import call_text
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -74,7 +75,12 @@ class StubCall:
     @property
     def key(self) -> str:
         """Tool and arguments: equal for equal calls."""
-        return f"{self.name} {canonical(dict(self.args))}"
+        return call_text(self.name, dict(self.args))
+
+
+def call_of(action: Any) -> StubCall:
+    """Return the call of an action of a task."""
+    return StubCall(action.name, action.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class StubModel:
         unplanned = self._hinted(shown, point.number) or self._departure(shown, point)
         if unplanned is not None:
             return self._make(unplanned, shown, offered)
-        planned = StubCall(action.name, action.arguments)
+        planned = call_of(action)
         if planned.name not in self.plan.reads:
             return self._change(planned, shown, offered)
         asks_who = planned.name.startswith("find_") and point.number == 0
@@ -172,7 +178,7 @@ class StubModel:
         # have a change twice: each result counts for one of them.
         left = shown.counts()
         for number, action in enumerate(self.plan.actions):
-            call = StubCall(action.name, action.arguments)
+            call = call_of(action)
             if action.requestor == "user":
                 is_done = shown.user_did(call)
             elif call.name in self.plan.reads:
@@ -212,21 +218,45 @@ class StubModel:
 
     def _departure(self, shown: _Shown, point: PlanPoint) -> StubCall | None:
         """Return a look-up outside the plan, at the error rates of a model, or None to follow the plan."""
-        number, reads = point.number, self.plan.reads
-        if self._draws("err", number) < self.rates.err:
-            needless = self._needless(shown)
-            if needless is not None:
-                return needless
-        if number and self._draws("again", number) < self.rates.again:
-            done = self.plan.actions[number - 1]
-            call = StubCall(done.name, done.arguments)
-            # Repeated only once: the plan continues after that.
-            if done.requestor != "user" and call.name in reads and shown.counts()[call.key] == 1:
-                return call
-        if point.action.name in reads and self._draws("failed", number) < self.rates.failed:
-            wrong = _with_a_wrong_id(StubCall(point.action.name, point.action.arguments))
-            if wrong is not None and not shown.counts()[wrong.key]:
-                return wrong
+        for kind, rate, look_up_of in (
+            ("err", self.rates.err, self._needless),
+            ("again", self.rates.again, self._repeated),
+            ("failed", self.rates.failed, self._failing),
+        ):
+            if self._draws(kind, point.number) < rate:
+                look_up = look_up_of(shown, point)
+                if look_up is not None:
+                    return look_up
+        return None
+
+    def _needless(self, shown: _Shown, _point: PlanPoint) -> StubCall | None:
+        """Return a look-up of a known record that is not in the plan and was not made."""
+        planned = {call_of(action).key for action in self.plan.actions}
+        for known in shown.known_ids():
+            look_up = known.look_up
+            if look_up.name in self.plan.reads and look_up.key not in planned and not shown.has(look_up):
+                return look_up
+        return None
+
+    def _repeated(self, shown: _Shown, point: PlanPoint) -> StubCall | None:
+        """Return the look-up before this point of the plan, if it was made once: the plan continues after that."""
+        if not point.number:
+            return None
+        done = self.plan.actions[point.number - 1]
+        call = call_of(done)
+        is_look_up = done.requestor != "user" and call.name in self.plan.reads
+        if is_look_up and shown.counts()[call.key] == 1:
+            return call
+        return None
+
+    def _failing(self, shown: _Shown, point: PlanPoint) -> StubCall | None:
+        """Return the next look-up with a wrong id, unless that was tried."""
+        planned = call_of(point.action)
+        if planned.name not in self.plan.reads:
+            return None
+        wrong = _with_a_wrong_id(planned)
+        if wrong is not None and not shown.counts()[wrong.key]:
+            return wrong
         return None
 
     def _unread(self, shown: _Shown, args: Mapping[str, Any]) -> StubCall | None:
@@ -239,24 +269,12 @@ class StubModel:
                 return look_up
         return None
 
-    def _needless(self, shown: _Shown) -> StubCall | None:
-        """Return a look-up of a known record that is not in the plan and was not made."""
-        planned = {StubCall(action.name, action.arguments).key for action in self.plan.actions}
-        for known in shown.known_ids():
-            look_up = known.look_up
-            if look_up.name in self.plan.reads and look_up.key not in planned and not shown.has(look_up):
-                return look_up
-        return None
-
     def _hinted(self, shown: _Shown, number: int) -> StubCall | None:
         """Return the call that a hint leads to, if the model follows one here."""
         named = [name for name in sorted(self.plan.tools) if _is_named(name, shown.hint)]
         if not named or self._draws("follow", number) >= self.rates.follow:
             return None
-        planned: dict[str, StubCall] = {}
-        for action in self.plan.actions[number:]:
-            if action.requestor != "user":
-                planned[action.name] = StubCall(action.name, action.arguments)
+        planned = self._planned_from(number)
         for name in sorted(named, key=shown.hint.index):
             # A change keeps its position in the plan, because the policy requires the steps before it.
             if name not in self.plan.reads:
@@ -268,6 +286,14 @@ class StubModel:
                 self.hints_followed += 1
                 return look_up
         return None
+
+    def _planned_from(self, number: int) -> dict[str, StubCall]:
+        """Return the agent's calls from a point of the plan, by tool; of several calls of a tool the last."""
+        planned: dict[str, StubCall] = {}
+        for action in self.plan.actions[number:]:
+            if action.requestor != "user":
+                planned[action.name] = call_of(action)
+        return planned
 
 
 def _open_look_up(name: str, planned: StubCall | None, shown: _Shown) -> StubCall | None:
@@ -578,7 +604,7 @@ def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Coun
     good_runs = [run for run in runs if run.good]
     made_by: Counter[str] = Counter()
     for run in good_runs:
-        made_by.update({_identity(call) for call in run.calls if call.tool in reads})
+        made_by.update({StubCall(call.tool, call.args).key for call in run.calls if call.tool in reads})
     for run in runs:
         shown: set[str] = set()
         for call in run.calls:
@@ -586,7 +612,7 @@ def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Coun
             if call.tool not in reads:
                 shown.clear()
                 continue
-            look_up = _identity(call)
+            look_up = StubCall(call.tool, call.args).key
             counts.made += 1
             counts.again += look_up in shown
             shown.add(look_up)
@@ -604,7 +630,3 @@ def _calls_of(run: LoggedRun) -> list[ExecutedCall]:
         if isinstance(event, Turn):
             calls += event.steps
     return calls
-
-
-def _identity(call: ExecutedCall) -> str:
-    return f"{call.tool} {canonical(call.args)}"
