@@ -170,7 +170,7 @@ class Entries(Method):
             ConfigurationError: the query is not a text.
         """
         if not isinstance(query, str):
-            raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
+            raise ConfigurationError(f"`query` must be the user's words, got {type(query).__name__}.")
         chosen, user = policy_given(policy, RecallPolicy) or self.policy, self.core.users.of(user_id)
         self.core.jobs.settle(timeout=ENTRIES_JOBS.settle_seconds)
         # An empty memory opens no Chroma: its import and its files are for memories that keep something.

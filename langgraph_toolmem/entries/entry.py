@@ -643,7 +643,9 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
         return ask
     if callable(model):
         return model
-    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
+    raise ConfigurationError(
+        f'`critic` must be a chat model, "provider:model" or a Critic, got {type(critic).__name__}.'
+    )
 
 
 def critique(

@@ -118,19 +118,13 @@ class EntryBaseStore(BaseStore):
         user = None
         if USER_LABEL in self.namespace:
             user = place[self.namespace.index(USER_LABEL)]
-        wanted: dict[str, Any] = {}
-        if isinstance(op, SearchOp):
-            wanted = op.filter or {}
-        items = []
         with self._errors:
-            for entry in self._entries_for(op, user):
-                # In a namespace that users share, the results include rows of other users.
-                if user is not None and entry.user != user_digest(user):
-                    continue
-                item = _item(entry, place)
-                if wanted.items() <= item.value.items():
-                    items.append(item)
-            return items
+            entries = self._entries_for(op, user)
+            # In a namespace that users share, the results include rows of other users.
+            if user is not None:
+                digest = user_digest(user)
+                entries = [entry for entry in entries if entry.user == digest]
+            return _matching([_item(entry, place) for entry in entries], op)
         return []
 
     def _is_here(self, place: StoreNamespace) -> bool:
@@ -164,6 +158,14 @@ def _for_inner(ops: Iterable[Op]) -> list[Op]:
             op = op._replace(limit=op.offset + op.limit, offset=0)
         changed.append(op)
     return changed
+
+
+def _matching(items: list[SearchItem], op: GetOp | SearchOp) -> list[SearchItem]:
+    """Return the items that have the values of an operation's filter."""
+    if not isinstance(op, SearchOp) or not op.filter:
+        return items
+    wanted = op.filter.items()
+    return [item for item in items if wanted <= item.value.items()]
 
 
 def _item(entry: Entry, namespace: StoreNamespace) -> SearchItem:

@@ -127,10 +127,8 @@ def left_out(
         keep: tools that are never left out.
     """
     # Removed before blame is shared: a kept tool does not explain a bad run.
-    avoided = []
-    for preference in user_preferences:
-        if not preference.liked and preference.tool not in OWN_TOOLS and preference.tool not in keep:
-            avoided.append(preference)
+    never = {*OWN_TOOLS, *keep}
+    avoided = [preference for preference in user_preferences if not preference.liked and preference.tool not in never]
     out = {}
     for preference in _only_explanations(avoided):
         if not offered or preference.tool in offered:

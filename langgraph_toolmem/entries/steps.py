@@ -105,14 +105,13 @@ class Recall(Step[Entries]):
                 items[entry.id] = self.method.rows.key(f"critique of {entry.id}", user)
                 on_trial.append(Line("", item=items[entry.id]))
         kept = {line.item for line in self.drawn(call, self.on_trial(call, on_trial))}
-        left: list[RecalledEntry] = []
+        shown: list[RecalledEntry] = []
         for recalled in recalled_runs:
-            entry = recalled.entry
-            if entry.critique and items[entry.id] not in kept:
-                left.append(replace(recalled, entry=replace(entry, critique="")))
-            else:
-                left.append(recalled)
-        return left
+            item = items.get(recalled.entry.id)
+            if item is not None and item not in kept:
+                recalled = replace(recalled, entry=replace(recalled.entry, critique=""))
+            shown.append(recalled)
+        return shown
 
 
 class Preferences(Step[Entries]):
@@ -154,7 +153,7 @@ class Reflection(Step[Method]):
     def __init__(self, method: Method, *, verdict: StateScore | None = None) -> None:
         super().__init__(method)
         if verdict is not None and not callable(verdict):
-            raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
+            raise ConfigurationError(f"`verdict` must be a function of the state, got {type(verdict).__name__}.")
         self._verdict = verdict
 
     def on_end(self, call: Call) -> StepOutput:
@@ -175,7 +174,8 @@ class Reflection(Step[Method]):
         If the thread is resumed, the run's end replaces it. Pending calls are not learned, because they may be executed
         then.
         """
-        if not isinstance(self.method, Entries):  # steps are kept of runs that went well
+        # Atoms are kept of runs that went well only.
+        if not isinstance(self.method, Entries):
             return
         core = self.core
         messages = list(call.messages)

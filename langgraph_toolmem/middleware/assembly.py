@@ -45,7 +45,7 @@ from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models.at_model import (
-    Asking,
+    AskOptions,
     AtModel,
     MemoryOptions,
     ModelAnswer,
@@ -165,9 +165,6 @@ def tool_memory_middleware(
     yours: list[Middleware] = []
     if outer is not None:
         yours = outer_middleware(outer)
-    for index, middleware in enumerate(yours):
-        if isinstance(middleware, ToolMemoryMiddleware):
-            raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
     around = surroundings_of(yours, names_given("gated", gated), known=outer is not None)
     options = MemoryOptions(
         shortcut=shortcut,
@@ -186,16 +183,12 @@ def tool_memory_middleware(
     if options.has("prefetch") or options.has("context"):
         if outer is None:
             note_once(UNKNOWN_OUTER, name)
-        waiting = around.interceptors.tools
-        note_once(WAITS_FOR, name, named(waiting) or "no tool")
-    middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
+        note_once(WAITS_FOR, name, named(around.interceptors.tools) or "no tool")
+    # The guard comes before the memory: hooks after the model run from the last middleware to the first.
     if options.has("loop_guard"):
-        guard = LoopGuard(memory)
-        if isinstance(loop_guard, LoopGuard):
-            guard = loop_guard
-        # The guard comes before the memory: hooks after the model run from the last middleware to the first.
-        middleware_of_memory.insert(0, LoopGuardMiddleware(guard, name=f"{name}LoopGuard"))
-    return MiddlewareList([*yours, *middleware_of_memory])
+        guard = loop_guard if isinstance(loop_guard, LoopGuard) else LoopGuard(memory)
+        yours = [*yours, LoopGuardMiddleware(guard, name=f"{name}LoopGuard")]
+    return MiddlewareList([*yours, ToolMemoryMiddleware(memory, wanted, name=name)])
 
 
 class MiddlewareList(list[Middleware]):
@@ -267,12 +260,12 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if call is None:
             return (yield Proceed(request))
 
-        def asks(ask: ModelAsk, how: Asking) -> StepGenerator[ModelAnswer]:
+        def ask_model(ask: ModelAsk, how: AskOptions) -> StepGenerator[ModelAnswer]:
             response = yield Proceed(_changed(request, ask), how.listener, how.streams)
             return ModelAnswer(turn_of_response(response), response)
 
         ask = ModelAsk(request.system_message, request.messages, request.tools, request.model_settings)
-        answer = yield from self._at_model.around(call, ask, asks)
+        answer = yield from self._at_model.around(call, ask, ask_model)
         if answer.response is None:
             return _in_its_place(answer, request)
         return answered(answer.response, answer.messages)
@@ -429,7 +422,7 @@ def outer_middleware(outer: Any) -> list[Middleware]:
     """Return the host's middleware as a list.
 
     Raises:
-        ConfigurationError: `outer` is not a list of middleware.
+        ConfigurationError: `outer` is not a list of middleware, or has the memory's own.
     """
     try:
         given = list(outer)
@@ -438,7 +431,8 @@ def outer_middleware(outer: Any) -> list[Middleware]:
     for index, middleware in enumerate(given):
         if isinstance(middleware, (list, tuple)):
             raise ConfigurationError(f"outer[{index}] is a list of middleware. Write outer=[*yours] instead.")
-        if not isinstance(middleware, AgentMiddleware):
+        # The memory's own middleware must be the last one, which it is by itself.
+        if not isinstance(middleware, AgentMiddleware) or isinstance(middleware, ToolMemoryMiddleware):
             raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
     return given
 
@@ -536,14 +530,15 @@ def _may_rewrite(middleware: Middleware) -> bool:
         return middleware.apply_to_tool_results
     if kind is ToolRetryMiddleware:
         return False
-    if _is_of_langchain(kind):
-        hooks = _own_hooks(kind, _AROUND_TOOLS)
-    else:
-        hooks = _own_hooks(kind, (*_AROUND_TOOLS, *_AFTER_MODEL, *_BEFORE_MODEL))
-    for hook in hooks:
-        if not getattr(hook, "__qualname__", "").startswith(_PROMPT):
-            return True
-    return False
+    names: tuple[str, ...] = _AROUND_TOOLS
+    # LangChain's own was tried with the memory (docs/middleware.md); a host's may change a result in any hook.
+    if not _is_of_langchain(kind):
+        names = (*_AROUND_TOOLS, *_AFTER_MODEL, *_BEFORE_MODEL)
+    return not all(_writes_only_the_prompt(hook) for hook in _own_hooks(kind, names))
+
+
+def _writes_only_the_prompt(hook: Any) -> bool:
+    return str(getattr(hook, "__qualname__", "")).startswith(_PROMPT)
 
 
 def _gated_by(middleware: Middleware) -> Iterator[str]:
@@ -570,7 +565,7 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     """
 
     name = ""
-    trace_policy = TracePolicy(process_inputs=omit_payload)
+    trace_policy = WITHOUT_INPUTS
 
     def __init__(self, guard: LoopGuard | None = None, *, name: str = "LoopGuard") -> None:
         super().__init__()
@@ -578,15 +573,15 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @hook_config(can_jump_to=["model", "end"])
     def after_model(self, state: Any, runtime: Any) -> Any:
-        return _with_way_on(self._guard.invoke(state, config_of()))
+        return _with_next_node(self._guard.invoke(state, config_of()))
 
     @hook_config(can_jump_to=["model", "end"])
     async def aafter_model(self, state: Any, runtime: Any) -> Any:
-        return _with_way_on(await self._guard.ainvoke(state, config_of()))
+        return _with_next_node(await self._guard.ainvoke(state, config_of()))
 
 
-def _with_way_on(update: Any) -> Any:
-    """Return the update with the agent's next step."""
+def _with_next_node(update: Any) -> Any:
+    """Return the update with the node that the agent goes to; None for no update."""
     if update is None:
         return None
     # An answer at the end says why the run ends; otherwise the model reads the notes next.

@@ -23,9 +23,9 @@ from langgraph_toolmem.core.open_calls import CallOwner, OpenCall, owner_of_call
 from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.context import PrefetchedContext
-from langgraph_toolmem.inertia.exchange import Exchange, LookupStep, RequestParts
+from langgraph_toolmem.inertia.exchange import ContextLookups, Exchange, LookupStep, RequestParts
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
+from langgraph_toolmem.inertia.prefetch import Prefetch, Prefetcher
 from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
@@ -89,8 +89,8 @@ class ModelAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """The way in which the model is asked.
+class AskOptions:
+    """Options of one question to the model.
 
     Attributes:
         listener: to its answer.
@@ -101,7 +101,7 @@ class Asking:
     streams: bool = True
 
 
-AskModel: TypeAlias = Callable[[ModelAsk, Asking], StepGenerator[ModelAnswer]]
+AskModel: TypeAlias = Callable[[ModelAsk, AskOptions], StepGenerator[ModelAnswer]]
 """Asks the host's model."""
 
 
@@ -120,9 +120,11 @@ class AtModel:
         self.errors = ErrorLog(name, logger)
         self.tools = [tool for step in steps for tool in step.tools]
         self._runners = [StepRunner(step) for step in steps]
+        self._prefetcher: Prefetcher | None = None
+        self._context: ContextLookups | None = None
         shortcut = _shortcut_of(steps)
-        self._prefetcher = None if shortcut is None else shortcut.prefetcher
-        self._context = None if shortcut is None else shortcut.context
+        if shortcut is not None:
+            self._prefetcher, self._context = shortcut.prefetcher, shortcut.context
         self._deferred: DeferredTools | None = None
         for step in steps:
             if isinstance(step, RevealTools):
@@ -130,13 +132,13 @@ class AtModel:
 
     # --- a model call ---
 
-    def around(self, call: Call, ask: ModelAsk, asks: AskModel) -> StepGenerator[ModelAnswer]:
+    def around(self, call: Call, ask: ModelAsk, ask_model: AskModel) -> StepGenerator[ModelAnswer]:
         """Return the memory's own call, or the model's answer.
 
         Args:
             call: the model call, as the memory sees it.
             ask: the request, as the host made it.
-            asks: asks the model.
+            ask_model: asks the host's model.
         """
         owner, turn = self._owner_of(call), turn_of(call.messages)
         # The answer may still be replaced, and an error handled: both are learned once the state shows the outcome.
@@ -160,46 +162,53 @@ class AtModel:
             outputs.append(output)
         # After all steps: a call in place of the model needs no hints, and all hints are in one message.
         ask = self._or_log(self._hinted, ask, call, outputs) or ask
-        exchange = yield from self._looked_up(call)
         try:
-            if exchange.steps:
-                answer = yield from self._ask_with(exchange, ask, call, asks)
-            else:
-                answer = yield from self._ask_and_prefetch(ask, call, asks)
+            answer = yield from self._ask_or_look_up(ask, call, request, ask_model)
         except Exception as error:
             # A retry or a fallback of the host may handle the error: it is pending until the thread continues.
             if not isinstance(error, _NOT_OVER):
                 self._model_failed(open_call, turn, call, error)
             raise
-        # It is empty by now if the provider refused the look-ups.
-        if exchange.steps:
-            answer = self._or_log(self._first_given_out, call, request, exchange, answer) or answer
         self._keep(open_call, turn, answer.messages)
         return answer
 
-    def _ask_and_prefetch(self, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
+    def _ask_or_look_up(
+        self, ask: ModelAsk, call: Call, request: RequestParts, ask_model: AskModel
+    ) -> StepGenerator[ModelAnswer]:
+        """Return the model's answer, or the first look-up made before it: the others and the answer are kept."""
+        exchange = yield from self._looked_up(call)
+        if not exchange.steps:
+            return (yield from self._ask_and_prefetch(ask, call, ask_model))
+        answer = yield from self._ask_with(exchange, ask, call, ask_model)
+        # It is empty by now if the provider refused the look-ups.
+        if not exchange.steps:
+            return answer
+        return self._or_log(self._first_given_out, call, request, exchange, answer) or answer
+
+    def _ask_and_prefetch(self, ask: ModelAsk, call: Call, ask_model: AskModel) -> StepGenerator[ModelAnswer]:
         """Ask the model, and run likely look-ups while it answers."""
         prefetcher = self._prefetcher
         if prefetcher is None or not is_active():
-            return (yield from self._ask(ask, call, asks, Asking()))
+            return (yield from self._ask(ask, call, ask_model, AskOptions()))
         batch = prefetcher.begin(call)
         if batch is None:
-            return (yield from self._ask(ask, call, asks, Asking()))
+            return (yield from self._ask(ask, call, ask_model, AskOptions()))
         try:
-            answer = yield from self._ask(ask, call, asks, Asking(batch.listener))
+            answer = yield from self._ask(ask, call, ask_model, AskOptions(batch.listener))
         # Also if the caller gave the call up: work that was started for it must end.
         except BaseException:
             prefetcher.dropped(batch)
             raise
         return replace(answer, messages=prefetcher.answered(batch, answer.messages))
 
-    def _ask(self, ask: ModelAsk, call: Call, asks: AskModel, how: Asking) -> StepGenerator[ModelAnswer]:
+    def _ask(self, ask: ModelAsk, call: Call, ask_model: AskModel, how: AskOptions) -> StepGenerator[ModelAnswer]:
         """Ask the model, with the tools that tool search offers it."""
         offer = self._offer(ask, call)
+        offered = replace(ask, tools=offer.tools, messages=self._readable(call, offer.messages))
         costs = self.core.costs
         # Only the model's time, so that the report does not count the memory's own work as waiting.
         begun = costs.clock()
-        answer = yield from asks(replace(ask, tools=offer.tools, messages=self._readable(call, offer.messages)), how)
+        answer = yield from ask_model(offered, how)
         costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
         messages = self._or_log(self._taken, answer.messages, offer, ask, call) or answer.messages
         return replace(answer, messages=messages)
@@ -213,7 +222,9 @@ class AtModel:
             return (yield from self._context.look_up(call))
         return Exchange()
 
-    def _ask_with(self, exchange: Exchange, ask: ModelAsk, call: Call, asks: AskModel) -> StepGenerator[ModelAnswer]:
+    def _ask_with(
+        self, exchange: Exchange, ask: ModelAsk, call: Call, ask_model: AskModel
+    ) -> StepGenerator[ModelAnswer]:
         """Ask the model with the look-ups after its messages, then as quoted data, then without.
 
         The next form is tried if the provider refuses the request.
@@ -224,12 +235,12 @@ class AtModel:
             quoted = self._context.quotes(call)
             try:
                 # Not streamed: the look-ups leave before the answer, and chunks cannot be taken back.
-                return (yield from self._ask(shown, call, asks, Asking(streams=False)))
+                return (yield from self._ask(shown, call, ask_model, AskOptions(streams=False)))
             except Exception as error:
                 if isinstance(error, _NOT_OVER) or not self._context.refused(call, error, quoted=quoted):
                     raise
         exchange.steps.clear()
-        return (yield from self._ask(ask, call, asks, Asking()))
+        return (yield from self._ask(ask, call, ask_model, AskOptions()))
 
     def _readable(self, call: Call, messages: list[Any]) -> list[Any]:
         """Return the messages in the form that the provider accepts: without turns that the model did not make, if it
@@ -521,7 +532,7 @@ class MemoryOptions:
         steps = tuple(self.steps)
         for step in steps:
             if not isinstance(step, Step):
-                raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
+                raise ConfigurationError(f"`steps` must be instances of Step, got {step!r}.")
         object.__setattr__(self, "steps", steps)
 
     def _reads_kept_runs(self) -> bool:
@@ -554,7 +565,7 @@ class MemoryOptions:
 def _check_option(feature: str, given: Any, classes: tuple[type, ...]) -> None:
     if not isinstance(given, (bool, *classes)):
         kinds = " or ".join([known.__name__ for known in classes])
-        raise ConfigurationError(f"{feature} must be True, False or an instance of {kinds}, not {given!r}.")
+        raise ConfigurationError(f"`{feature}` must be True, False or an instance of {kinds}, got {given!r}.")
 
 
 def steps_for(memory: ToolMemory, around: Surroundings, options: MemoryOptions) -> list[Step[Any]]:

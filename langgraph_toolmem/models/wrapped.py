@@ -36,7 +36,7 @@ from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.speculative import Interceptors
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models.at_model import (
-    Asking,
+    AskOptions,
     AtModel,
     MemoryOptions,
     ModelAnswer,
@@ -244,7 +244,7 @@ class _Turn:
         chunks.
         """
 
-        def asks(ask: ModelAsk, how: Asking) -> StepGenerator[ModelAnswer]:
+        def ask_model(ask: ModelAsk, how: AskOptions) -> StepGenerator[ModelAnswer]:
             self.streamed, self.listener = how.streams, how.listener
             response: ChatResult | ChatGenerationChunk | None = yield Proceed(ask, streams=how.streams)
             if isinstance(response, ChatResult):
@@ -255,7 +255,7 @@ class _Turn:
                 message = message_of(response)
             return ModelAnswer([message], response)
 
-        return (yield from self._at_model.around(self._call, self._ask, asks))
+        return (yield from self._at_model.around(self._call, self._ask, ask_model))
 
     def changed(self, ask: ModelAsk, kwargs: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
         """Return messages and settings for the model, with the memory's changes."""

@@ -100,10 +100,11 @@ class ToolSearch:
 
     def __post_init__(self) -> None:
         if not is_count(self.k, 1):
-            raise ConfigurationError(f"ToolSearch: k is a whole number from 1, not {self.k!r}.")
+            raise ConfigurationError(f"ToolSearch: `k` must be a whole number from 1, got {self.k!r}.")
         object.__setattr__(self, "always", names_given("always", self.always))
         if self.mode not in get_args(Mode):
-            raise ConfigurationError(f"ToolSearch: mode is one of {', '.join(get_args(Mode))}, not {self.mode!r}.")
+            modes = ", ".join(get_args(Mode))
+            raise ConfigurationError(f"ToolSearch: `mode` must be one of {modes}, got {self.mode!r}.")
 
 
 # --- search results and their text ---

@@ -92,9 +92,7 @@ class LoopGuard(MemoryNode):
             )
         answers: list[BaseMessage] = []
         for tool_call, reason in zip(asked, reasons, strict=True):
-            note = f"{LOOP_NOTE}{_sentence(reason)} {ADVICE}"
-            call_id, name = tool_call["id"] or "", tool_call["name"]
-            answers.append(ToolMessage(note, tool_call_id=call_id, name=name, status="error"))
+            answers.append(_note(tool_call, reason))
         if ends:
             answers.append(AIMessage(f"{STOPPED}{reasons[0]}."))
         return {self.messages_key: answers}
@@ -153,8 +151,11 @@ class LoopGuard(MemoryNode):
         return False
 
 
-def _sentence(clause: str) -> str:
-    return f"{clause[0].upper()}{clause[1:]}."
+def _note(stopped: ToolCall, reason: str) -> ToolMessage:
+    """Return the note in place of the result of a stopped call."""
+    sentence = f"{reason[0].upper()}{reason[1:]}."
+    call_id, name = stopped["id"] or "", stopped["name"]
+    return ToolMessage(f"{LOOP_NOTE}{sentence} {ADVICE}", tool_call_id=call_id, name=name, status="error")
 
 
 def loop_guard_condition(

@@ -130,16 +130,9 @@ class Recorder(MemoryNode):
             return (yield Proceed(request))
         # Before the call: a tool may replace the messages of the state that is injected into it.
         messages = self.messages_of(request)
-        # Results that were a part of the model's input come first: the call is only their form in the messages.
-        asked = request
-        if self._contexts is not None:
-            with self.errors:
-                asked = self._contexts.serve(request, owner_of(request))
-        if self._prefetched is not None and asked is request:
-            with self.errors:
-                asked = yield from self._prefetched.serve(request, messages, owner_of(request))
+        served = yield from self._served(request, messages)
         try:
-            result = yield Proceed(asked)
+            result = yield Proceed(served)
         except Exception:  # an interrupt never gets here: nothing was executed yet
             self._record(request, messages, "failed", raised=True)
             raise  # retry and error handling belong to the host
@@ -147,6 +140,18 @@ class Recorder(MemoryNode):
         if status is not None:
             self._record(request, messages, status)
         return result
+
+    def _served(self, request: ToolCallRequest, messages: list[Any]) -> StepGenerator[ToolCallRequest]:
+        """Return a request that is answered by an earlier look-up; the request itself if there was none."""
+        served = request
+        # Results that were a part of the model's input come first: the call is only their form in the messages.
+        if self._contexts is not None:
+            with self.errors:
+                served = self._contexts.serve(request, owner_of(request))
+        if self._prefetched is not None and served is request:
+            with self.errors:
+                served = yield from self._prefetched.serve(request, messages, owner_of(request))
+        return served
 
     def _paused(self, request: ToolCallRequest) -> None:
         # A person is asked about this call: its tool must not run before, as a prefetch would.
@@ -425,8 +430,11 @@ class ToolRetriever(StepNode):
         if tools is not None:
             executable = executable_tools(tools)
             given = executable.tools
-            for own in OWN_TOOLS & executable.specs.keys():
-                raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
+            own = sorted(OWN_TOOLS & executable.specs.keys())
+            if own:
+                raise ConfigurationError(
+                    f"`tools` must not have the name of a tool of the memory, got {', '.join(own)}. Rename it."
+                )
         search, always = policy_given(search, ToolSearch, "search"), names_given("always", always)
         step = RevealTools(method, given, search=search, always=always, messages_key=messages_key)
         super().__init__(step, messages_key=messages_key)
