@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.documents import Source, is_json, is_text
-from langgraph_toolmem.navigator.openapi.operations import Operation, read_operations
+from langgraph_toolmem.navigator.openapi.operations import Body, Operation, read_operations
 from langgraph_toolmem.navigator.openapi.serialize import (
     Place,
     PlacedValue,
@@ -228,6 +228,13 @@ class _Http:
         return request
 
 
+class WrittenBody(NamedTuple):
+    """A body as it is sent, and its content type."""
+
+    media: str
+    content: bytes
+
+
 @dataclass(slots=True)
 class _RequestDraft:
     """A request under construction."""
@@ -299,7 +306,8 @@ class _RequestDraft:
     def url(self, server: str) -> str:
         """Return the address; raise ValueRefusedError if a part of its path is missing, or leads out of it."""
         template = self.operation.path.partition("#")[0]
-        for label in PATH_SLOT.findall(template):
+        labels = PATH_SLOT.findall(template)
+        for label in labels:
             if not self.path.get(label):
                 raise ValueRefusedError(f"{label} is part of the path and cannot be empty.")
         path = PATH_SLOT.sub(self._value_of_slot, template)
@@ -307,8 +315,7 @@ class _RequestDraft:
         before = PATH_SLOT.sub("", template).split("/")
         for segment in path.partition("?")[0].split("/"):
             if segment in (".", "..") and segment not in before:
-                labels = ", ".join(PATH_SLOT.findall(template))
-                raise ValueRefusedError(f"{labels} is part of the path and cannot be {segment!r}.")
+                raise ValueRefusedError(f"{', '.join(labels)} is part of the path and cannot be {segment!r}.")
         address = server.rstrip("/") + path
         query = _joined(self.query, "&")
         if not query:
@@ -326,42 +333,48 @@ class _RequestDraft:
         body = self.operation.body
         if body is None:
             return
-        media = body.media[0]
-        if self.whole is not None:
-            media, content = self._whole(self.whole.place, self.whole.value, body.media)
-        elif body.upload and ("form" in media or self._has_file()):
+        if self._is_multipart(body):
             parts = write_parts(self.fields, self.files)
             # httpx writes the boundary, and the header that names it.
             if parts:
                 request["files"] = parts
             return
-        elif "form" in media:
+        written = self._written(body)
+        if written is not None:
+            request["content"] = written.content
+            request["headers"].append((b"Content-Type", written.media.encode("latin-1", "replace")))
+
+    def _is_multipart(self, body: Body) -> bool:
+        if self.whole is not None or not body.upload:
+            return False
+        return "form" in body.media[0] or any(given.place.file for given in self.fields)
+
+    def _written(self, body: Body) -> WrittenBody | None:
+        """Return the body of the values; None if there are no values, and it may be left out."""
+        media = body.media[0]
+        if self.whole is not None:
+            return self._whole(self.whole.place, self.whole.value, body.media)
+        if "form" in media:
             content = write_form(self.fields)
-            if not content and not body.required:
-                return
+            if content or body.required:
+                return WrittenBody(media, content)
         elif self.fields or body.required:
-            content = write_json({place.label: value for place, value in self.fields})
-        else:
-            return
-        request["content"] = content
-        request["headers"].append((b"Content-Type", media.encode("latin-1", "replace")))
+            return WrittenBody(media, write_json({place.label: value for place, value in self.fields}))
+        return None
 
-    def _has_file(self) -> bool:
-        return any(given.place.file for given in self.fields)
-
-    def _whole(self, place: Place, value: Any, medias: tuple[str, ...]) -> tuple[str, bytes]:
+    def _whole(self, place: Place, value: Any, medias: tuple[str, ...]) -> WrittenBody:
         media = medias[0]
         if place.file:
             file = read_file(place, value, self.files)
-            return file.media or media, file.content
+            return WrittenBody(file.media or media, file.content)
         if not is_json(media):
-            return media, write_text(value).encode()
+            return WrittenBody(media, write_text(value).encode())
         # If the document takes both patches and merged objects, a list is the steps of a patch.
         if isinstance(value, list) and "application/json-patch+json" in medias:
             media = "application/json-patch+json"
         if "*" in media:
             media = "application/json"
-        return media, write_json(value)
+        return WrittenBody(media, write_json(value))
 
 
 def _joined(pairs: Iterable[tuple[str, str]], separator: str) -> str:

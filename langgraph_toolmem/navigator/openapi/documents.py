@@ -113,6 +113,25 @@ def load(source: Source) -> Document:
     return _Bundle(path.resolve()).bundled(_parsed(path), f"The OpenAPI document {path}")
 
 
+class _WaitingFile(NamedTuple):
+    """A file that was read and is not copied yet: its path, its name in the bundle, and its content."""
+
+    path: Path
+    stem: str
+    content: Any
+
+
+class _ContainerKey(NamedTuple):
+    """A container of a file, by its identity; True if its keys are names, and if it is data.
+
+    YAML aliases share one object, which may be a schema in one place and an example in another.
+    """
+
+    identity: int
+    names: bool
+    data: bool
+
+
 class _Bundle:
     """A document while its files are collected."""
 
@@ -120,7 +139,7 @@ class _Bundle:
         self.main = main
         self.files: dict[str, Any] = {}
         self.places: dict[Path, str] = {}
-        self.waiting: list[tuple[Path, str, Any]] = []
+        self.waiting: list[_WaitingFile] = []
         self.reasons: dict[str, str] = {}
         if main is not None:
             self.places[main] = ""
@@ -135,9 +154,10 @@ class _Bundle:
             raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
         # The list grows meanwhile: files refer to files.
-        for path, stem, content in self.waiting:
+        for waiting in self.waiting:
+            path = waiting.path
             copy = _Copy(self, path, self.places[path], f"The file {path}")
-            self.files[stem] = copy.whole(content)
+            self.files[waiting.stem] = copy.whole(waiting.content)
         if self.files:
             root[_FILES] = self.files
         return Document(root, self.reasons)
@@ -175,7 +195,7 @@ class _Bundle:
         # Registered before it is copied: its own references may lead back to it.
         self.files[stem] = {}
         self.places[path] = f"/{_FILES}/{stem.replace('~', '~0')}"
-        self.waiting.append((path, stem, content))
+        self.waiting.append(_WaitingFile(path, stem, content))
         return self.places[path]
 
     def _may_be_read(self, address: str, path: Path, folder: Path) -> bool:
@@ -198,8 +218,7 @@ class _Copy:
     """The copy of one file: keys are texts, references are local to the bundle, shared parts stay shared.
 
     Attributes:
-        done: (identity of a container, whether its keys are names) -> its copy and the nodes in it, with aliases
-            counted at each occurrence.
+        done: container -> its copy and the nodes in it, with aliases counted at each occurrence.
         open: the containers around the present one.
     """
 
@@ -207,8 +226,8 @@ class _Copy:
     file: Path | None
     place: str
     name: str
-    done: dict[tuple[int, bool, bool], _CopiedPart] = field(default_factory=dict)
-    open: set[tuple[int, bool, bool]] = field(default_factory=set)
+    done: dict[_ContainerKey, _CopiedPart] = field(default_factory=dict)
+    open: set[_ContainerKey] = field(default_factory=set)
 
     def whole(self, value: Any) -> Any:
         whole = self._copied(value, names=False, data=False, level=0)
@@ -226,8 +245,7 @@ class _Copy:
             return _CopiedPart(value, 1)
         if level > MAX_LEVELS:
             raise ConfigurationError(f"{self.name} is nested deeper than {MAX_LEVELS} levels.")
-        # YAML aliases share one object, which may be a schema in one place and an example in another.
-        key = (id(value), names, data)
+        key = _ContainerKey(id(value), names, data)
         if key in self.open:
             raise ConfigurationError(f"{self.name} contains itself by a YAML alias. Write that part as $ref.")
         if key not in self.done:
@@ -243,13 +261,15 @@ class _Copy:
         copied: dict[str, Any] = {}
         for name, part in value.items():
             key = _key(name)
-            if key == "$ref" and isinstance(part, str) and not (names or data):
+            # A property may be called `default` or `paths`: below names, OpenAPI's keywords have no meaning.
+            if names:
+                inner = self._copied(part, names=False, data=data, level=level)
+            elif key == "$ref" and isinstance(part, str) and not data:
                 copied[key] = self.bundle.reference(part, self.file, self.place)
                 continue
-            # A property may be called `default` or `paths`: below names, OpenAPI's keywords have no meaning.
-            is_data = data or (not names and (key in _DATA or key.startswith("x-")))
-            is_names = not names and key in _TABLES_OF_NAMES
-            inner = self._copied(part, names=is_names, data=is_data, level=level)
+            else:
+                is_data = data or key in _DATA or key.startswith("x-")
+                inner = self._copied(part, names=key in _TABLES_OF_NAMES, data=is_data, level=level)
             copied[key] = inner.value
             nodes += inner.nodes
         return _CopiedPart(copied, nodes)
@@ -352,7 +372,6 @@ _ADDRESSES: Final = frozenset(
     {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema"}
 )
 """Keys that give a schema another address, below which ``$defs`` would be looked for."""
-_CHOICES: Final = ("oneOf", "anyOf")
 
 
 @dataclass(slots=True)
@@ -452,12 +471,11 @@ class Schemas:
 
     def _brings_more(self, schema: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
         """Return True if an alternative has properties that are not among the known ones."""
-        for word in _CHOICES:
-            for choice in list_of(schema.get(word)):
-                for part in self._parts(mapping_of(choice), set()):
-                    is_nested = part.get("oneOf") or part.get("anyOf")
-                    if is_nested or not mapping_of(part.get("properties")).keys() <= known.keys():
-                        return True
+        for choice in (*list_of(schema.get("oneOf")), *list_of(schema.get("anyOf"))):
+            for part in self._parts(mapping_of(choice), set()):
+                is_nested = part.get("oneOf") or part.get("anyOf")
+                if is_nested or not mapping_of(part.get("properties")).keys() <= known.keys():
+                    return True
         return False
 
     def takes_null(self, schema: Any, steps: int = 8) -> bool:
@@ -497,34 +515,11 @@ class Schemas:
 
     def _copied(self, value: Any) -> _Rewritten:
         """Return a copy whose references lead to ``$defs``, and the references."""
-        references: list[str] = []
+        copy = _SchemaCopy(self)
+        return _Rewritten(copy.copied(value), copy.references)
 
-        def copied(inner: Any) -> Any:
-            if isinstance(inner, list):
-                return [copied(part) for part in inner]
-            if not isinstance(inner, Mapping):
-                return inner
-            schema: dict[str, Any] = {}
-            for key, part in inner.items():
-                if key not in _ADDRESSES:
-                    schema[key] = copied_part(key, part)
-            return _without_reference_names(_modern(schema))
-
-        def copied_part(key: str, part: Any) -> Any:
-            if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
-                return {name: copied(below) for name, below in part.items()}
-            if key == "$ref" and isinstance(part, str):
-                # Raises for a broken reference: the operation is refused, not called wrongly.
-                self.document.target(part)
-                references.append(part)
-                return f"#/$defs/{self._name(part)}"
-            if key in _NO_SCHEMAS or key.startswith("x-"):
-                return part
-            return copied(part)
-
-        return _Rewritten(copied(value), references)
-
-    def _name(self, reference: str) -> str:
+    def name_of(self, reference: str) -> str:
+        """Return the name of a definition in ``$defs``, the same at each call."""
         if reference not in self._names:
             last = reference.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
             stem = re.sub(r"\.(?:json|ya?ml)$", "", last, flags=re.IGNORECASE)
@@ -535,6 +530,42 @@ class Schemas:
             self._taken.add(name)
             self._names[reference] = name
         return self._names[reference]
+
+
+class _SchemaCopy:
+    """A copy of one schema.
+
+    Attributes:
+        references: those that the copy has, in their order.
+    """
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self.references: list[str] = []
+
+    def copied(self, value: Any) -> Any:
+        """Return a copy of a schema, or of a list in one, whose references lead to ``$defs``."""
+        if isinstance(value, list):
+            return [self.copied(part) for part in value]
+        if not isinstance(value, Mapping):
+            return value
+        schema: dict[str, Any] = {}
+        for key, part in value.items():
+            if key not in _ADDRESSES:
+                schema[key] = self._part(key, part)
+        return _without_reference_names(_modern(schema))
+
+    def _part(self, key: str, part: Any) -> Any:
+        if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
+            return {name: self.copied(below) for name, below in part.items()}
+        if key == "$ref" and isinstance(part, str):
+            # Raises for a broken reference: the operation is refused, not called wrongly.
+            self._schemas.document.target(part)
+            self.references.append(part)
+            return f"#/$defs/{self._schemas.name_of(part)}"
+        if key in _NO_SCHEMAS or key.startswith("x-"):
+            return part
+        return self.copied(part)
 
 
 def _is_object(schema: Mapping[str, Any]) -> bool:

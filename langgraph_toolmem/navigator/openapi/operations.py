@@ -13,7 +13,7 @@ import hashlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -572,13 +572,9 @@ class Inputs:
         kind = where
         if where == "formData":
             kind = "form"
-        for given in mapping_of(parameter.get("content")):
-            media = str(given)
-            if is_json(media):
-                return Place(label, kind, media="application/json")
-            if media.startswith("text/"):
-                return Place(label, kind)
-            raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
+        # OpenAPI 3 has one content type there at most.
+        for media in mapping_of(parameter.get("content")):
+            return _place_of_media(label, kind, str(media))
         default_style = "form"
         if kind in ("path", "header"):
             default_style = "simple"
@@ -626,55 +622,58 @@ class Inputs:
             contents[str(name)] = mapping_of(value)
         if not contents:
             return
+        media = self._media_of(contents)
+        rank = rank_of(media)
+        if rank == MediaRank.UNKNOWN:
+            raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
+        if is_json(media):
+            self._put_json(request, body, contents, media)
+            return
         # By OpenAPI a body is optional by default, and many documents forget to mark it as required.
         needed = body.get("required") is not False
-        ranked = sorted(contents, key=rank_of)
-        media = ranked[0]
-        multipart = ""
-        for name in reversed(ranked):
-            if rank_of(name) == MediaRank.MULTIPART:
-                multipart = name
-        # A form sends files only as multipart.
-        if rank_of(media) == MediaRank.FORM and multipart and self._files(contents[multipart], set()):
-            media = multipart
-        if rank_of(media) == MediaRank.UNKNOWN:
-            raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
-        if rank_of(media) in (MediaRank.FORM, MediaRank.MULTIPART):
-            request.body = Body((media,))
-            if media == multipart:
-                request.body = Body((media,), upload=media)
+        request.body = Body((media,))
+        if rank == MediaRank.MULTIPART:
+            request.body = Body((media,), upload=media)
+        if rank in (MediaRank.FORM, MediaRank.MULTIPART):
             request.inputs += self._form_inputs(contents[media], needed=needed)
-        elif is_json(media):
-            self._put_json(request, body, contents, ranked, multipart)
         else:
             schema = mapping_of(contents[media].get("schema"))
-            request.body = Body((media,))
             request.inputs.append(self._text_input(media, schema, body, needed=needed))
+
+    def _media_of(self, contents: Mapping[str, Mapping[str, Any]]) -> str:
+        """Return the content type that a model can write best, of those of a body."""
+        media = min(contents, key=rank_of)
+        multipart = _multipart_of(contents)
+        # A form sends files only as multipart.
+        if rank_of(media) == MediaRank.FORM and multipart and self._files(contents[multipart], set()):
+            return multipart
+        return media
 
     def _put_json(
         self,
         request: RequestInputs,
         body: Mapping[str, Any],
         contents: Mapping[str, Mapping[str, Any]],
-        ranked: Sequence[str],
-        multipart: str,
+        media: str,
     ) -> None:
-        """Add a body that is JSON in the first of its content types, with the files of its form."""
-        schema = mapping_of(contents[ranked[0]].get("schema"))
+        """Add a body that is JSON in one of its content types, with the files of its form."""
+        schema = mapping_of(contents[media].get("schema"))
         # Content types with one schema: the value decides which of them is sent.
         dialects: list[str] = []
-        for name in ranked:
+        for name in sorted(contents, key=rank_of):
             if is_json(name) and contents[name].get("schema") == schema:
                 dialects.append(name)
-        request.body = Body(tuple(dialects) or (ranked[0],), required=body.get("required") is True)
+        request.body = Body(tuple(dialects) or (media,), required=body.get("required") is True)
         inputs = self._json_inputs(schema, body, needed=body.get("required") is not False)
-        kinds = {given.place.kind for given in inputs}
-        if multipart and "whole" not in kinds:
+        request.inputs += inputs
+        multipart = _multipart_of(contents)
+        # A body that is one parameter has no fields to which the form could add files.
+        is_whole = any(given.place.kind == "whole" for given in inputs)
+        if multipart and not is_whole:
             uploads = self._files(contents[multipart], {given.place.label for given in inputs})
             if uploads:
                 request.body = replace(request.body, upload=multipart)
-            inputs += uploads
-        request.inputs += inputs
+            request.inputs += uploads
 
     def _json_inputs(self, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> list[Input]:
         fields = self.schemas.fields(schema)
@@ -739,6 +738,15 @@ class Inputs:
         return Input(place, _file_schema({"description": said}), needed)
 
 
+def _place_of_media(label: str, kind: str, media: str) -> Place:
+    """Return the place of a parameter that is written in a content type."""
+    if is_json(media):
+        return Place(label, kind, media="application/json")
+    if media.startswith("text/"):
+        return Place(label, kind)
+    raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
+
+
 def _declared_otherwise(
     slot: str, slots: Collection[str], declared: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -770,6 +778,14 @@ def rank_of(media: str) -> MediaRank:
     if is_text(kind):
         return MediaRank.PLAIN_TEXT
     return MediaRank.BYTES
+
+
+def _multipart_of(contents: Iterable[str]) -> str:
+    """Return the first content type that is a multipart form; "" without one."""
+    for media in contents:
+        if rank_of(media) == MediaRank.MULTIPART:
+            return media
+    return ""
 
 
 def _explodes(given: Mapping[str, Any], style: str) -> bool:
@@ -858,13 +874,7 @@ def names_of(labels: Sequence[Labelled]) -> list[str]:
     """
     # LangChain reserves these among the arguments of a tool.
     reserved = ("config", "run_manager", "self", "runtime")
-    in_place = Counter((place, legal_name(label)) for place, label in labels)
-    spelled: list[str] = []
-    for place, label in labels:
-        name = legal_name(label)
-        if in_place[place, name] > 1 and name != label:
-            name = _short(f"{name}_{_signs(label)}")
-        spelled.append(name)
+    spelled = _spelled(labels)
     everywhere = Counter(spelled)
     names: list[str] = []
     for (place, label), name in zip(labels, spelled, strict=True):
@@ -877,6 +887,18 @@ def names_of(labels: Sequence[Labelled]) -> list[str]:
             name = f"{name}_"
         names.append(name)
     return names
+
+
+def _spelled(labels: Sequence[Labelled]) -> list[str]:
+    """Return a name for each label, with its signs if labels of one place differ only in these."""
+    in_place = Counter([(place, legal_name(label)) for place, label in labels])
+    spelled: list[str] = []
+    for place, label in labels:
+        name = legal_name(label)
+        if in_place[place, name] > 1 and name != label:
+            name = _short(f"{name}_{_signs(label)}")
+        spelled.append(name)
+    return spelled
 
 
 def _signs(label: str) -> str:

@@ -113,18 +113,22 @@ def write_path(place: Place, value: Any) -> str:
     if place.media:
         return _quoted(_dumped(value))
     texts = _members(place, value, _quoted)
-    if place.style == "label" and place.explode:
-        return "." + ".".join(texts)
     if place.style == "label":
-        return "." + ",".join(texts)
-    if place.style != "matrix":
-        return _joined(place, texts)
+        separator = "." if place.explode else ","
+        return f".{separator.join(texts)}"
+    if place.style == "matrix":
+        return _matrix(place, texts, is_object=isinstance(value, Mapping))
+    return _joined(place, texts)
+
+
+def _matrix(place: Place, texts: Iterable[str], *, is_object: bool) -> str:
+    """Return the members of a value in the style "matrix"."""
     label = _quoted(place.label)
     if not place.explode:
         return f";{label}={','.join(texts)}"
     before = f";{label}="
     # The texts of an exploded object are `key=value` and need no label.
-    if isinstance(value, Mapping):
+    if is_object:
         before = ";"
     return "".join(before + text for text in texts)
 
@@ -154,23 +158,23 @@ def write_pairs(place: Place, value: Any) -> list[tuple[str, str]]:
     >>> write_pairs(Place("items", "form", "deepObject"), [{"price": 1}])
     [('items%5B0%5D%5Bprice%5D', '1')]
     """
-    label = _quoted(place.label)
-    safe = ""
-    if place.reserved:
-        safe = _RESERVED
 
     def write(text: str) -> str:
-        return _quoted(text, safe)
+        # Some servers want characters with a meaning in URLs as they are.
+        return _quoted(text, _RESERVED if place.reserved else "")
 
-    if place.media and place.kind == "form":
-        return [(label, write(_dumped(item))) for item in _items(value)]
+    label = _quoted(place.label)
     if place.media:
-        return [(label, write(_dumped(value)))]
+        return [(label, write(_dumped(part))) for part in _parts_of_media(place, value)]
     if place.style == "deepObject":
         return [(_quoted(key), write(text)) for key, text in _deep(place.label, value)]
-    texts = _members(place, value, write)
+    return _styled_pairs(place, label, _members(place, value, write), value)
+
+
+def _styled_pairs(place: Place, label: str, texts: list[str], value: Any) -> list[tuple[str, str]]:
+    """Return the texts of a value's members as pairs: several pairs if it is exploded, otherwise one."""
     if place.explode and isinstance(value, Mapping):
-        return _split_pairs(texts)
+        return [_pair_of(text) for text in texts]
     if place.explode or not isinstance(value, (Mapping, list, tuple)):
         return [(label, text) for text in texts]
     if not texts:
@@ -178,12 +182,17 @@ def write_pairs(place: Place, value: Any) -> list[tuple[str, str]]:
     return [(label, _joined(place, texts))]
 
 
-def _split_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for text in texts:
-        key, _, written = text.partition("=")
-        pairs.append((key, written))
-    return pairs
+def _parts_of_media(place: Place, value: Any) -> Sequence[Any]:
+    """Return the parts of a value that are written each in the content type of its place."""
+    # A list in a form repeats its field, and in a query it is one JSON text.
+    if place.kind == "form":
+        return _items(value)
+    return [value]
+
+
+def _pair_of(text: str) -> tuple[str, str]:
+    key, _, written = text.partition("=")
+    return key, written
 
 
 def write_form(fields: Iterable[PlacedValue]) -> bytes:
@@ -251,19 +260,27 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
 
 def _from_object(place: Place, value: Mapping[str, Any], folder: Path | None) -> FilePart:
     """Return the file of an object as `FILE_TEXT` says."""
+    kind = _media_of(place, value)
     name = str(value.get("name") or "")
-    kind = str(value.get("type") or place.media or "")
-    # A line break in a type would begin another header of the part.
-    if kind and not _MEDIA_TYPE.fullmatch(kind):
-        raise ValueRefusedError(f"{place.label}: {kind[:80]!a} is no media type.")
     _encoded(name)
     if isinstance(value.get("path"), str):
         return _from_disk(place, _allowed(place, value["path"], folder), name, kind)
     if isinstance(value.get("base64"), str):
-        return FilePart(name or None, _from_base64(place, value["base64"]), kind or None)
-    if isinstance(value.get("text"), str):
-        return FilePart(name or None, _encoded(value["text"]), kind or None)
-    raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+        content = _from_base64(place, value["base64"])
+    elif isinstance(value.get("text"), str):
+        content = _encoded(value["text"])
+    else:
+        raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+    return FilePart(name or None, content, kind or None)
+
+
+def _media_of(place: Place, value: Mapping[str, Any]) -> str:
+    """Return the media type that a file names, or its place; "" without one."""
+    kind = str(value.get("type") or place.media or "")
+    # A line break in a type would begin another header of the part.
+    if kind and not _MEDIA_TYPE.fullmatch(kind):
+        raise ValueRefusedError(f"{place.label}: {kind[:80]!a} is no media type.")
+    return kind
 
 
 def _from_base64(place: Place, text: str) -> bytes:
