@@ -151,6 +151,8 @@ class _Bundle:
                 raise ConfigurationError(
                     f"{name} has only `webhooks`, which its server sends: there is nothing to call."
                 )
+            if isinstance(value, Mapping) and isinstance(value.get("components"), Mapping):
+                raise ConfigurationError(f"{name} has only `components` for other documents: there is nothing to call.")
             raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
         # The list grows meanwhile: files refer to files.

@@ -359,11 +359,28 @@ def test_what_is_no_document_is_named(tmp_path: Path):
         read_openapi({"openapi": "3.0.0"})
     with pytest.raises(ConfigurationError, match="only `webhooks`"):
         read_openapi({"openapi": "3.1.0", "webhooks": {"paid": {"post": {}}}})
+    with pytest.raises(ConfigurationError, match="only `components`"):
+        read_openapi({"openapi": "3.1.0", "components": {"schemas": {"Station": {"type": "object"}}}})
+    with pytest.raises(ConfigurationError, match="no operation that may be called"):
+        read_openapi({"openapi": "3.1.0", "paths": {}})
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_openapi(tmp_path / "missing.json")
     (tmp_path / "bad.yaml").write_text("a: [}", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="neither JSON nor YAML"):
         read_openapi(tmp_path / "bad.yaml")
+
+
+def test_deprecated_operations_and_methods_of_later_versions_are_named(caplog: pytest.LogCaptureFixture):
+    old = {"get": {"operationId": "tracksOld", "deprecated": True}}
+    new = {"get": {"operationId": "tracks"}, "query": {"operationId": "findTracks"}}
+    tools = read_openapi({"openapi": "3.2.0", "paths": {"/v1/tracks": old, "/v2/tracks": new}})
+    assert [tool.name for tool in tools] == ["tracks"]
+    assert (
+        "1 deprecated operations of the document without a title are left out, such as GET /v1/tracks." in caplog.text
+    )
+    assert "/v2/tracks: `query` of OpenAPI 3.2 is not read" in caplog.text
+    with pytest.raises(ConfigurationError, match="no operation that may be called"):
+        read_openapi({"openapi": "3.1.0", "paths": {"/v1/tracks": old}})
 
 
 # --- plans ---
