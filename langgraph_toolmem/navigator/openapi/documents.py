@@ -454,6 +454,28 @@ class Schemas:
             fields.properties[name] = {}
         return fields
 
+    def form_fields(self, schema: Mapping[str, Any]) -> BodyFields:
+        """Return the properties of an object schema with those of its alternatives: a form cannot be one parameter.
+
+        A property is required if the schema, or each of its alternatives, requires it.
+        """
+        return self._with_alternatives(self.document.followed(schema), {})
+
+    def _with_alternatives(self, schema: Mapping[str, Any], read: dict[int, BodyFields]) -> BodyFields:
+        """Add the alternatives to the fields. `read`: schemas by identity, each read once, those around it too."""
+        fields = read[id(schema)] = self.fields(schema)
+        for part in self._parts(schema, set()):
+            for key in ("oneOf", "anyOf"):
+                required: list[set[str]] = []
+                for choice in list_of(part.get(key)):
+                    inner = self.document.followed(mapping_of(choice))
+                    choice_fields = read.get(id(inner)) or self._with_alternatives(inner, read)
+                    required.append(set(choice_fields.required))
+                    _add_alternatives(fields.properties, choice_fields.properties)
+                if required:
+                    fields.required |= set.intersection(*required)
+        return fields
+
     def is_open(self, schema: Mapping[str, Any]) -> bool:
         """Return True if a schema describes the values of freely named keys."""
         inner = self.document.followed(schema)
@@ -532,6 +554,25 @@ class Schemas:
             self._taken.add(name)
             self._names[reference] = name
         return self._names[reference]
+
+
+def _add_alternatives(properties: dict[str, Any], others: Mapping[str, Any]) -> None:
+    """Add the properties of an alternative; one that has another schema there may have either."""
+    for name, schema in others.items():
+        known = properties.get(name)
+        if not known or not schema:
+            properties[name] = known or schema
+            continue
+        choices = list(_choices_of(known))
+        choices += [choice for choice in _choices_of(schema) if choice not in choices]
+        if len(choices) > 1:
+            properties[name] = {"anyOf": choices}
+
+
+def _choices_of(schema: Mapping[str, Any]) -> list[Any]:
+    if schema.keys() == {"anyOf"}:
+        return list_of(schema["anyOf"])
+    return [schema]
 
 
 class _SchemaCopy:

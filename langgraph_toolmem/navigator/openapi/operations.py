@@ -711,7 +711,7 @@ class Inputs:
         return inputs
 
     def _form_inputs(self, content: Mapping[str, Any], *, needed: bool) -> list[Input]:
-        fields = self.schemas.fields(mapping_of(content.get("schema")))
+        fields = self.schemas.form_fields(mapping_of(content.get("schema")))
         # A model could only guess the names of the fields.
         if not fields.properties and self.schemas.is_open(mapping_of(content.get("schema"))):
             raise RefusalError("the body is a form whose fields the document does not name")

@@ -383,6 +383,27 @@ def test_deprecated_operations_and_methods_of_later_versions_are_named(caplog: p
         read_openapi({"openapi": "3.1.0", "paths": {"/v1/tracks": old}})
 
 
+def test_a_form_has_the_fields_of_all_its_alternatives():
+    def dish(kind: str, **own: Any) -> dict[str, Any]:
+        fields = {"kind": {"type": "string", "const": kind}, "name": {"type": "string"}, **own}
+        return {"properties": fields, "required": ["kind", "name", *own]}
+
+    drink, cake = dish("drink", volume={"type": "number"}), dish("cake", photo={"format": "binary"})
+    schema = {
+        "oneOf": [{"allOf": [drink]}, {"anyOf": [cake, {"$ref": "#/components/schemas/Dish"}]}],
+        "required": ["kind"],
+    }
+    for media in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        body = {"content": {media: {"schema": {"$ref": "#/components/schemas/Dish"}}}}
+        (tool,) = read_openapi(
+            {"paths": {"/menu": {"post": {"requestBody": body}}}, "components": {"schemas": {"Dish": schema}}}
+        )
+        assert tool.properties.keys() == {"kind", "name", "volume", "photo"}
+        assert tool.properties["kind"]["anyOf"] == [drink["properties"]["kind"], cake["properties"]["kind"]]
+        assert tool.properties["name"] == {"type": "string"}
+        assert set(tool.required) == {"kind"}
+
+
 # --- plans ---
 
 
