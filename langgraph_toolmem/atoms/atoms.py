@@ -130,7 +130,8 @@ def _merged(atoms: Sequence[Atom]) -> Atom:
 def to_plain(atom: Atom) -> dict[str, Any]:
     """Return the atom in JSON values."""
     plain = asdict(atom)
-    del plain["id"], plain["call"]  # digests of the rest
+    # Digests of the rest: stored, they could disagree with it.
+    del plain["id"], plain["call"]
     return plain
 
 

@@ -382,6 +382,7 @@ class AtomKeeping:
 
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:
         """Return the records of calls (`Atom.call`) of a user."""
+        # By call, not by atom: a call that misleads does so in any wording.
         keys = [self.rows.key(call, user) for call in calls]
         tracks = self._core.ledger.tracks(self.rows.kind.name, keys)
         records = {}

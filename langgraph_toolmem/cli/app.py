@@ -178,7 +178,7 @@ def replay(
         raise ConfigurationError("choose one of --json and --html")
     chosen = read_policy(policy)
     schemas = read_tools_file(tools)
-    log = load_log(file, lenient=lenient, limit=limit)
+    log = load_log(file, lenient=lenient, limit=limit)  # after options and tools: reading a log takes longest
     tally = None
     if prefetch:
         tally = PrefetchTally(tool_seconds=tool_seconds)

@@ -211,6 +211,7 @@ def run_evaluation(
         show_evaluation(result)
     if stopped is not None:
         note(str(stopped))
+        # A code of its own, so that a script knows that the same command goes on.
         can_go_on = 3
         raise typer.Exit(can_go_on)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import MissingExtraError
@@ -104,8 +103,15 @@ def show_explanation(found: dict[str, Any]) -> None:
     _show("Next tools, as past runs went on", [f"{hit['tool']}: {hit['evidence']}" for hit in next_tools])
     _show("Tools for the request", [f"{hit['tool']} ({hit['score']:.2f})" for hit in tools])
     _show("Plan", _plan(found["plan"]))
-    _show("Past runs", chain.from_iterable(map(_run, found["runs"] or ())))
-    _show("Steps of past runs", chain.from_iterable(map(_step, found["steps"] or ())))
+    _show("Past runs", _lines_of(found["runs"], _run))
+    _show("Steps of past runs", _lines_of(found["steps"], _step))
+
+
+def _lines_of(
+    parts: Iterable[dict[str, Any]] | None, write: Callable[[dict[str, Any]], Iterator[str]]
+) -> Iterator[str]:
+    for part in parts or ():
+        yield from write(part)
 
 
 def _show(title: str, lines: Iterable[str]) -> None:

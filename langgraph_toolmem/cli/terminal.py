@@ -86,6 +86,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], mos
 
     drawn = Table()
     for index, column in enumerate(columns):
+        # A wrapped number reads like two, and a cut name like another tool.
         if all(_is_figure(row[index]) for row in rows):
             drawn.add_column(column, justify="right", no_wrap=True)
         else:

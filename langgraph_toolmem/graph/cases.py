@@ -557,7 +557,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
         pairs.append((old_text.span(old_start, old_end - 1), new_text.span(new_start, new_end - 1)))
         words_replaced = old_end - old_start
         if words_replaced == new_end - new_start and words_replaced > 1:
-            # "Ann Smith" for "Bob Jones" also replaces a first name.
+            # "Ann Smith" for "Bob Jones" also replaces a first name: a value may have only that.
             for offset in range(words_replaced):
                 old_word, new_word = old_start + offset, new_start + offset
                 pairs.append((old_text.span(old_word, old_word), new_text.span(new_word, new_word)))

@@ -215,7 +215,7 @@ class Provenance:
 
     def _is_untaken(self, word: str) -> bool:
         """Return True if a past request had a word that is missing in its calls."""
-        most_cases = 16
+        most_cases = 16  # the latest; a usual word is in 64
         cases = self._graph.cases
         for case_id in cases.having(word)[-most_cases:]:
             if word not in _taken(cases.arguments(case_id)):

@@ -73,6 +73,7 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
 def _from_user(kind: str, rest: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in the latest user message that has one: "yes" has none."""
     for text in (state.user, *state.past_users):
+        # A message that is a picture has no words.
         if text.words:
             value = _from_text(kind, rest, text, state.used.get(slot))
             if value is not ABSENT:

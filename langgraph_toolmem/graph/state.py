@@ -124,6 +124,7 @@ class RunState:
         for step in event.steps:
             if step.status == "rejected":
                 self.stopped = True
+        # Calls of the memory come without words.
         if event.chosen_by == "model" and event.text:
             self.thought = event.text
         if not event.steps:

@@ -187,6 +187,7 @@ class Contributors(PlainRecord):
 def _note(digests: list[str], digest: str) -> None:
     if digest not in digests:
         digests.append(digest)
+        # A few are enough to show that one is left after a forgetting; the smallest, whatever the order of arrival.
         digests.sort()
         del digests[3:]
 

@@ -379,6 +379,7 @@ class ChromaAccess:
 
     def is_forked(self) -> bool:
         """Return True if a parent process opened Chroma."""
+        # An embedded Chroma of any folder counts: its threads serve all of them.
         begun = self.shared.process if self.given else next(iter(_begun_in), 0)
         return begun not in (0, os.getpid())
 
@@ -480,6 +481,7 @@ class ChromaAccess:
             # A panic in Chroma's Rust part is a BaseException, but not a request to stop the program.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
+            # The first line: the backtrace of a panic follows it.
             message = str(error).strip().partition("\n")[0]
             raise StorageError(
                 f"{self.where}: could not {doing}: {type(error).__name__}: {message}. {self._advice}"
@@ -496,6 +498,7 @@ class ChromaAccess:
             if shared.uses or self.is_forked():
                 return
             if shared.client is not None and self._in_memory:
+                # All in-memory clients of the process share one database, which stays.
                 for name in shared.collections:
                     with suppress(Exception):  # it may be deleted already
                         delete_collection(shared.client, name)
@@ -552,6 +555,7 @@ class ChromaAccess:
         with self.shared.lock:
             if self.given or not self.others_may_write:
                 return True
+            # Taken and given back: a file lock of another process can only be seen by trying.
             try:
                 self._take_lock(CHROMA_LIMITS.look_seconds)
             except StorageError:
@@ -588,6 +592,7 @@ class ChromaAccess:
         with shared.lock:
             self._take_lock(CHROMA_LIMITS.lock_seconds)
             others_wrote = shared.client is not None and shared.state != self._turns()
+        # Its index in RAM lacks their rows, and would be written without them.
         if others_wrote:
             self.close_client()
 
@@ -595,6 +600,7 @@ class ChromaAccess:
         if self.folder is None or self.shared.writer is not None:
             return
         path = self.folder.parent / "chroma.lock"
+        # Of the process, not of the thread: the memory may be closed in another one than wrote first.
         lock = filelock.FileLock(path, thread_local=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -651,6 +657,7 @@ def _blank_unused_rows(folder: Path) -> None:
         for name, size in (("data_level0.bin", width), ("length.bin", 4)):
             file = header.with_name(name)
             if rows <= capacity and file.exists() and file.stat().st_size == capacity * size:
+                # Cut off and extended again: the file system fills the new end with zeros.
                 os.truncate(file, rows * size)
                 os.truncate(file, capacity * size)
 
@@ -699,6 +706,7 @@ def is_not_found(error: BaseException | None) -> bool:
 
 
 def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
+    # Chroma allows few characters in a name, and a namespace may have any.
     readable = re.sub("[^a-zA-Z0-9]", "-", kind)[:20] or "-"
     return f"{prefix}.{readable}.{digest(kind, *namespace)}.v2"
 

@@ -110,7 +110,7 @@ class Database:
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
         self._closed = False
-        self._doubted = False  # the file may be damaged: it is checked when it is opened again
+        self._doubted = False  # the file may be damaged: all of it is checked when it is opened again
         self._end = math.inf  # of the present access, by `time.thread_time`
         self.problems: list[str] = [] if problems is None else problems
         _every.add(self)
@@ -282,6 +282,7 @@ class Database:
             logger.error("%s", problem)
 
     def _connect(self, name: str | Path) -> sqlite3.Connection:
+        # For any thread: `lock` lets one in at a time.
         database = sqlite3.connect(
             name, timeout=self._busy, isolation_level=None, check_same_thread=False, factory=_Connection
         )
@@ -298,6 +299,7 @@ class Database:
 
     def _prepare(self, database: sqlite3.Connection, name: str) -> None:
         _protect(database)
+        # Deleted rows may be those of a forgotten user.
         database.execute("PRAGMA secure_delete = ON")
         marked = _check(database, name)
         # With the indexes: a row that is missing in one cannot be deleted.
@@ -589,6 +591,7 @@ def _check_part(kind: Any, name: Any, sql: Any) -> None:
 
 
 def _normalized(sql: str) -> str:
+    # SQLite quotes the name of a table that was renamed, as `scrub` does.
     return "".join(sql.replace('"', "").split())
 
 
@@ -674,6 +677,7 @@ def _restore(lost: LostFrames, path: Path, database: sqlite3.Connection) -> str:
         try:
             rows, _ = copy_rows(image, database)
         finally:
+            # Rows that were copied before an error are kept.
             database.execute("COMMIT")
     return (
         f"{lost.number:,} pages of {path.name}-wal were cut off or damaged: what was written last may be missing, but "
@@ -682,6 +686,7 @@ def _restore(lost: LostFrames, path: Path, database: sqlite3.Connection) -> str:
 
 
 def _file(path: Path) -> tuple[int, int] | None:
+    """Return the identity of a file, which its name does not show: another process may have replaced it."""
     try:
         status = path.stat()
     except OSError:
@@ -856,6 +861,7 @@ def _image(database: bytes, size: int, frames: list[_Frame]) -> bytes:
     image = bytearray(database)
     for frame in frames:
         end = frame.page * size
+        # The number of a damaged page may ask for gigabytes.
         if frame.whole and 0 < end <= MAX_WAL_BYTES + len(database):
             image.extend(bytes(max(0, end - len(image))))
             image[end - size : end] = frame.content

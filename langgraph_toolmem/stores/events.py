@@ -139,6 +139,7 @@ def apply_events(graph: ToolGraph, key: str | None, events: list[Any] | None, fi
     try:
         graph.apply(key, [graph.event_of(each, fitting) for each in events])
     except Exception as error:
+        # Its text may quote the event.
         logger.debug("an event could not be applied", exc_info=error)
         return describe_error(error)
     return ""
@@ -201,6 +202,7 @@ def _parsed(row: Row | None) -> list[Any] | None:
 def _checksum(cells: Sequence[bytes | None]) -> int:
     checksum = 0
     for cell in cells:
+        # With its length: otherwise a text that moved from the end of a cell into the next one would not be noticed.
         length = -1 if cell is None else len(cell)
         checksum = zlib.crc32(cell or b"", zlib.crc32(length.to_bytes(8, "little", signed=True), checksum))
     return checksum
@@ -208,6 +210,7 @@ def _checksum(cells: Sequence[bytes | None]) -> int:
 
 def _printable(key: bytes | None) -> str:
     """Return the key of a row, if it is a digest."""
+    # A damaged key may be any text, a user's too, and problems are shown and logged.
     text = b"none" if key is None else key
     if len(text) <= 16 and text.isalnum() and text.isascii():
         return text.decode()
@@ -493,6 +496,7 @@ class EventStore:
             return self.graph.register(kind)
         except (GraphFileError, TypeError, ValueError, LookupError, AttributeError) as error:
             self.say(f"what was stored for {kind.name} cannot be used: {error}")
+            # The table is registered, without that.
             return self.graph.register(kind)
         finally:
             self._name_left_out()
@@ -738,6 +742,7 @@ class EventStore:
             with self.lock:
                 if self._unsaved and not self.read_only:
                     self._retry = float("-inf")
+                    # The others that wait are written with the last one.
                     self._store(self._unsaved.pop())
             if self._unsaved:
                 self.say(f"{len(self._unsaved)} events could not be stored and are lost")

@@ -325,6 +325,7 @@ class IndexedVectors(VectorStore):
         """Index texts again that the index lost, and drop texts that are missing in the table."""
         name = self._name(kind)
         live = self.table.count_keys(name)
+        # Equal numbers are nearly always equal texts, and reading all ids takes longer with each text.
         if self._indexed_count(kind) == live:
             return
         indexed = set(self._indexed_ids(kind))
@@ -348,6 +349,7 @@ class IndexedVectors(VectorStore):
             if not is_failure_of_chroma(error):
                 raise
         self.chroma.close_client()
+        # Another process may have replaced the files that were open here.
         try:
             return do()
         except StorageError as error:
@@ -397,6 +399,7 @@ class IndexedVectors(VectorStore):
         if k <= 0 or self.empty:
             return []
         asked = self._vector(text) if vector is None else vector
+        # A row with the question's own text must be found, however the index leads (`_KeySearch.ask`).
         own_key = ""
         if isinstance(text, str):
             own_key = text_key(part, clean(text))

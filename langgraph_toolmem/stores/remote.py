@@ -124,7 +124,7 @@ class Remote:
             ]
 
     def _refuse(self, *, in_step: bool, writes: bool, spent: bool) -> None:
-        most_hanging = 16
+        most_hanging = 16  # each of them keeps a thread
         with self._lock:
             if in_step:
                 # A step that waited for one hanging call does not wait for the next.
@@ -169,6 +169,7 @@ class RemoteClient:
 
     def _call(self, name: str, do: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
         rows = len(options.get("ids") or ()) or options.get("limit") or 0
+        # Named here, because a client's methods do not say which of them write.
         writes = name in ("delete", "delete_collection", "get_or_create_collection", "modify", "update", "upsert")
         answer = self._remote.call(partial(do, *args, **options), writes=writes, rows=rows)
         if hasattr(answer, "upsert"):  # a collection

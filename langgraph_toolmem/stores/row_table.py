@@ -350,6 +350,7 @@ class RowTable(Database):
         label = {"name": name, "kind": kind, "namespace": json.dumps(list(namespace))}
         with self.writing() as database:
             database.execute("INSERT OR IGNORE INTO collections VALUES (:name, :kind, :namespace, 0, 0, 0, '')", label)
+            # A collection that gets rows again is no longer to be deleted; its old texts are.
             changed = "UPDATE collections SET changed = changed + 1, doomed = replace(doomed, 'drop', 'scrub')"
             # In the transaction of the write: no other process can come in between.
             [(before,)] = database.execute(f"{changed} WHERE name = ? RETURNING changed - 1", (name,)).fetchall()

@@ -122,6 +122,7 @@ class SharedLog:
 
     def acknowledge(self) -> None:
         """Wait briefly until the store has the learned events, if only the store outlives the process."""
+        # With a folder, the events survive this process in `memory.db`.
         if self._events.folder is None:
             self.wait_sent(None)
 
@@ -238,6 +239,7 @@ class SharedLog:
                 left = wait.left(now, self._items.calling)
                 if left <= 0 or now < self._again:
                     break
+                # In short waits, because another call of the store may begin, from which the rest is counted.
                 self._changed.wait(min(left, 0.05))
                 is_done = done()
         if seconds is None and budget is not None:
@@ -325,6 +327,7 @@ class SharedLog:
 
     def _exchange_all(self) -> None:
         goal: int | None = None
+        # Each forgetting takes one more reading.
         for attempt in range(SHARED_LIMITS.attempts + len(self._to_forget)):
             view = self._look()
             if not self.worker.identify(view):
@@ -332,6 +335,7 @@ class SharedLog:
                 continue
             if not self._follow(view):  # first, so that data that others have forgotten is not sent
                 continue
+            # Counted once: events that are learned meanwhile are those of the next round.
             if goal is None:
                 goal = self.worker.count()
             if view.head < goal:
@@ -495,6 +499,7 @@ class SharedLog:
         share = 1 + int(view.me[:4], 16) / 0x10000  # so that workers do not write snapshots at the same time
         if new >= share * SHARED_LIMITS.snapshot_every and not self._events.read_only:
             dead = self._dead_workers(view)
+            # Removing some begins an era, for which all workers restart: not for a few.
             if 2 * len(dead) <= len(view.heads):
                 dead = []
             self.snapshots.write(view, None, dead)
@@ -630,6 +635,7 @@ class SharedSnapshots:
     def _read(self, announced: SharedSnapshot) -> Values | None:
         """Return the state of the graph; None if a part was deleted meanwhile."""
         parts: list[str] = []
+        # Some parts a call: an answer with all of a large graph could exceed a server's limit.
         for some in batches(range(announced.parts), 4):
             for item in self._items.batch([self._items.get("snapshot", item_key(part), announced.id) for part in some]):
                 if item is None:

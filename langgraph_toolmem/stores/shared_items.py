@@ -504,6 +504,7 @@ class WorkerRows:
         write_meta(rows, new)
 
     def _place(self) -> str:
+        # A copy of a folder has another inode, or is on another machine.
         path = self.database.path
         return "" if path is None else f"{socket.gethostname()}|{path.stat().st_ino}"
 

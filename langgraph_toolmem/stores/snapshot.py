@@ -116,6 +116,7 @@ def read_file(path: Path) -> Any:
 def replace_file(path: Path, data: bytes) -> None:
     """Replace a file in one step: a reader, or a crash, finds the old bytes or the new ones. May raise OSError."""
     os.replace(write_draft(path, data), path)  # noqa: PTH105 - the tests make this very call fail
+    # The new name is on the disk once its folder is.
     _sync_folder(path.parent)
 
 
@@ -127,6 +128,7 @@ def write_draft(path: Path, data: bytes) -> Path:
     try:
         with open(fd, "wb", closefd=False) as file:
             file.write(data)
+        # Before it is renamed: after a crash of the machine the new name could be that of an empty file.
         os.fsync(fd)
     finally:
         os.close(fd)

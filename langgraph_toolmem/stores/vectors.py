@@ -607,6 +607,7 @@ class PartDirections:
 
         of_parts = np.array([_part_direction(part, self.width) for part in parts])
         of_rows = np.array([_direction(f"row {key}", self.width) for key in ids])
+        # A row's direction without its share in that of the part: the formula needs n orthogonal to r.
         along = (of_parts * of_rows).sum(axis=1, keepdims=True)
         across = self.spread / np.sqrt(np.maximum(1 - along**2, 1e-6))
         appended = (math.sqrt(self.pull) - across * along) * of_parts + across * of_rows
@@ -638,6 +639,7 @@ DIRECTIONS: Final = PartDirections()
 def _direction(name: str, width: int) -> NDArray[Any]:
     import numpy as np  # imported where it is used
 
+    # Every process makes the same direction, and those of two names are nearly orthogonal.
     bits = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=width // 8).digest()
     direction: NDArray[Any] = (np.unpackbits(np.frombuffer(bits, np.uint8)) * 2.0 - 1.0) / math.sqrt(width)
     return direction

@@ -85,6 +85,7 @@ def _weighted(text: str) -> dict[str, float]:
     part_weight = 0.25
     weights = features(text)
     for stem in list(weights):
+        # Parts of "the" and "with" would make all texts alike.
         if stem not in STOP_STEMS:
             weights.update(dict.fromkeys(grams(stem), part_weight))
     return weights
@@ -307,6 +308,7 @@ def _name_of(embeddings: Embeddings) -> str:
     if isinstance(inner, Embeddings):
         return _name_of(inner)
     kind = type(embeddings).__name__
+    # As LangChain names its providers: `OpenAIEmbeddings` is that of "openai".
     name = kind.removesuffix("Embeddings").lower() or kind.lower()
     model = _model_of(embeddings)
     if model:

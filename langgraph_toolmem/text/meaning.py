@@ -315,6 +315,7 @@ def singular(word: str) -> str:
     if len(word) < 4 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is", "news")):
         return word
     if word.endswith("ies"):
+        # "Cities" are of a city, "movies" of a movie.
         keeps_ie = word in ("movies", "cookies", "calories", "zombies", "selfies", "series", "species", "rookies")
         if keeps_ie or len(word) < 5:
             return word[:-1]
@@ -378,6 +379,7 @@ def _noun_in(description: str, head: str) -> str:
     for index, word in enumerate(said):
         if word != head:
             continue
+        # "ID of the new visitor": the owner is within a few words. "Visitor's ID": it is the word before.
         if said[index + 1 : index + 2] in (["of"], ["for"]):
             noun = _first_noun(said[index + 2 : index + 8])
         else:

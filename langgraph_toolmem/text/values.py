@@ -157,6 +157,7 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
         slots.append(_TextSlot(value.start, value.end, labels.get(value.text.lower(), value.kind)))
         taken.add(value.start, value.end)
     low = lowered(text)
+    # Then the known values of any form; one inside of a recognised value is a part of that.
     for known in _longest_first(labels):
         for start in _whole(known, low):
             end = start + len(known)

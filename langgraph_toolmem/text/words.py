@@ -249,6 +249,7 @@ class LexicalIndex:
         texts: (id, text) pairs; of two with the same id the later counts.
     """
 
+    # Within the ranges that Robertson and Zaragoza found good on many collections: 1.2 to 2, and 0.5 to 0.8.
     k1 = 1.2
     b = 0.75
 
