@@ -49,7 +49,7 @@ from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.database import NAME
-from langgraph_toolmem.stores.events import INSERT, OLDER_SNAPSHOT, SNAPSHOT, Row
+from langgraph_toolmem.stores.events import INSERT_EVENT, OLDER_SNAPSHOT, SNAPSHOT, EventRow
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 PAGE: Final = 4096
@@ -444,7 +444,7 @@ def damage(folder: Path, chance: random.Random) -> tuple[str, set[int] | None]:
         with closing(sqlite3.connect(folder / NAME, isolation_level=None)) as database, suppress(sqlite3.Error):
             if name == "rows":
                 for _ in range(20):
-                    database.execute(INSERT, Row(None, "", "", strange_body(chance)).columns())
+                    database.execute(INSERT_EVENT, EventRow(None, "", "", strange_body(chance)).columns())
                 return name, set()
             for statement in hostile_sql(chance):
                 database.execute(statement)

@@ -162,13 +162,22 @@ class Atoms(Method):
         self.core.jobs.settle(timeout=10.0)  # seconds: what was finished just now may still be being written
         return self.find(question, user_id, k=k, beta=beta, resolve=resolve)
 
-    def find(self, question: AtomQuestion, user_id: str | None, **how: Any) -> list[AtomHit]:
+    def find(
+        self,
+        question: AtomQuestion,
+        user_id: str | None,
+        *,
+        k: int,
+        beta: float,
+        resolve: Resolve,
+        plain: bool = False,
+    ) -> list[AtomHit]:
         """Return what `search` returns, without waiting; options and errors as those of `AtomSearch`."""
         user = self.core.users.of(user_id)
         # An empty memory opens no Chroma: neither its files nor its import are paid for where nothing is kept.
         if self.core.vectors.empty:
             return []
-        return self.keeping.search(user, question, **how)
+        return self.keeping.search(user, question, k=k, beta=beta, resolve=resolve, plain=plain)
 
     def all(self, *, user_id: str | None = None) -> list[Atom]:
         """Return all atoms whose runs went well, also those that mislead, those of most visits first.

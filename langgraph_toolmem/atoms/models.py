@@ -327,10 +327,10 @@ def _tools_in_words(tools: Extractor, names: Sequence[str]) -> str:
 
 
 class PlannedQuestion(NamedTuple):
-    """The question to the atoms after a model was asked to plan, and what an event tells about it."""
+    """The question to the atoms after a model was asked to plan, and notes on it for the stream event."""
 
     question: AtomQuestion
-    told: dict[str, Any]
+    notes: dict[str, Any]
 
 
 def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuestion:
@@ -345,8 +345,8 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuest
     # Models write values in spite of the prompt; the question is compared with texts without values.
     state = delexicalised(_one_line(step.state)[: PROMPT_LIMITS.said], types)
     goal = delexicalised(_one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
-    told = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
-    return PlannedQuestion(AtomQuestion(state or question.state, (goal,), known), told)
+    notes = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
+    return PlannedQuestion(AtomQuestion(state or question.state, (goal,), known), notes)
 
 
 def _types_named(slots: Iterable[str]) -> list[str]:

@@ -175,18 +175,17 @@ class HintPlanner:
         return planned
 
     def _planned(self, look: _PlanLook, user_id: str | None) -> StepGenerator[Planned]:
-        told: dict[str, Any] = {"planned_by": "messages", "model_calls": 0}
+        asked = PlannedQuestion(look.question, {"planned_by": "messages", "model_calls": 0})
         if look.why:
-            return Planned(look.record, _event(look.question, [], look.why, told))
-        question = look.question
+            return Planned(look.record, _event(asked, [], look.why))
         # Without atoms a model call would be wasted.
         if self._model is not None and look.specs != {} and not self._method.core.vectors.empty:
             # A model without usable answers was once asked again at every step.
             if look.record.missed < HINT_RULES.misses:
-                question, told = yield from self._asked(look, told)
+                asked = yield from self._asked(look, asked.notes)
             else:
-                told["planner"] = "not asked: it gave no usable answer before in this turn"
-        return self._hints(look, question, told, user_id)
+                asked.notes["planner"] = "not asked: it gave no usable answer before in this turn"
+        return self._hints(look, asked, user_id)
 
     def _look(
         self, messages: Sequence[Any], specs: Mapping[str, ToolSpec] | None, kept: Planning, thread_id: str | None
@@ -215,7 +214,7 @@ class HintPlanner:
         record = Planning(known, run.scope, mark_of(run), goals, turn, missed)
         return _PlanLook(run, state, where, AtomQuestion(where.state, goals, known), record, specs, tools, why)
 
-    def _asked(self, look: _PlanLook, told: dict[str, Any]) -> StepGenerator[PlannedQuestion]:
+    def _asked(self, look: _PlanLook, notes: dict[str, Any]) -> StepGenerator[PlannedQuestion]:
         """Ask the planner's model; without a usable answer the question stays as it is."""
         assert self._model is not None
         names = list(look.specs or look.tools.read.specs)
@@ -226,9 +225,9 @@ class HintPlanner:
             self._failed(error)
             # An error counts as a useless answer: an unavailable model would delay every step.
             look.record.missed += 1
-            return PlannedQuestion(look.question, {**told, "model_calls": 1, "planner": type(error).__name__})
+            return PlannedQuestion(look.question, {**notes, "model_calls": 1, "planner": type(error).__name__})
         usage = answer.usage or {"input_tokens": 0, "output_tokens": 0}
-        told = {**told, "model_calls": answer.calls, "tokens": [usage["input_tokens"], usage["output_tokens"]]}
+        notes = {**notes, "model_calls": answer.calls, "tokens": [usage["input_tokens"], usage["output_tokens"]]}
         if answer.value is None:
             if not self._warned:
                 self._warned = True
@@ -236,31 +235,32 @@ class HintPlanner:
                     "planning without its model, whose answer cannot be used: %s (logged once)", answer.reason
                 )
             look.record.missed += 1
-            return PlannedQuestion(look.question, {**told, "planner": answer.reason or "it refused"})
+            return PlannedQuestion(look.question, {**notes, "planner": answer.reason or "it refused"})
         plan = planned(answer.value, look.question, look.run)
         look.record.missed, look.record.known = 0, plan.question.known
-        return PlannedQuestion(plan.question, {**told, "planned_by": "model", **plan.told})
+        return PlannedQuestion(plan.question, {**notes, "planned_by": "model", **plan.notes})
 
-    def _hints(self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], user_id: str | None) -> Planned:
+    def _hints(self, look: _PlanLook, asked: PlannedQuestion, user_id: str | None) -> Planned:
         try:
-            candidates = self._candidates(look, question, user_id)
+            candidates = self._candidates(look, asked.question, user_id)
         except StorageError as error:
             self._failed(error)
-            why = f"the atoms could not be read ({type(error).__name__})"
-            return Planned(look.record, _event(question, [], why, told))
+            return Planned(look.record, _event(asked, [], f"the atoms could not be read ({type(error).__name__})"))
         made = _calls_made(look.state)
         hits, next_of_list = [], False
         for candidate in candidates:
-            hit = refilled(candidate, made, question.known)
+            hit = refilled(candidate, made, asked.question.known)
             next_of_list = next_of_list or hit is not candidate
             hits.append(hit)
         hits = self._sourced(hits, look)
+        reasons = self._reasons(hits, look, made)
         # A half-finished list is not done, and a planner's model has named the next goal.
-        if not self._settings.plain and "thought" not in told and not next_of_list:
+        if not self._settings.plain and "thought" not in asked.notes and not next_of_list:
             done = self._done(look.state)
             if done is not None:
-                return self._planned_as_done(look, question, told, hits, made, done)
-        return self._planned_hints(look, question, told, hits, made)
+                event = _event(asked, hits, "the work is done, as past requests went", reasons)
+                return Planned(look.record, event, (), (Line(done.line),), done.sure, look.run)
+        return self._planned_hints(look, asked, hits, reasons)
 
     def _candidates(self, look: _PlanLook, question: AtomQuestion, user_id: str | None) -> list[AtomHit]:
         """Return the atoms that may be shown, and some more for the event; raise StorageError."""
@@ -278,10 +278,9 @@ class HintPlanner:
         return [sourced(hit, provenance, specs) for hit in hits]
 
     def _planned_hints(
-        self, look: _PlanLook, question: AtomQuestion, told: dict[str, Any], hits: Sequence[AtomHit], made: set[str]
+        self, look: _PlanLook, asked: PlannedQuestion, hits: Sequence[AtomHit], reasons: dict[str, str]
     ) -> Planned:
-        """Return a line for each of the best hits, as many as fit."""
-        reasons = self._reasons(hits, look, made)
+        """Return a line for each of the best hits without a reason not to show it, as many as fit."""
         room = 4 * self._settings.budget  # characters: tokens have about four
         shown: list[AtomHit] = []
         lines: list[Line] = []
@@ -304,21 +303,8 @@ class HintPlanner:
         elif not shown:
             why = "no atom is worth showing"
         sure = max((hit.similarity for hit in shown), default=0.0)
-        event = _event(question, hits, why, told, reasons)
+        event = _event(asked, hits, why, reasons)
         return Planned(look.record, event, tuple(shown), tuple(lines), sure, look.run)
-
-    def _planned_as_done(
-        self,
-        look: _PlanLook,
-        question: AtomQuestion,
-        told: dict[str, Any],
-        hits: Sequence[AtomHit],
-        made: set[str],
-        done: WorkDone,
-    ) -> Planned:
-        reasons = self._reasons(hits, look, made)
-        event = _event(question, hits, "the work is done, as past requests went", told, reasons)
-        return Planned(look.record, event, (), (Line(done.line),), done.sure, look.run)
 
     def _reasons(self, hits: Sequence[AtomHit], look: _PlanLook, made: set[str]) -> dict[str, str]:
         """Return, by id of the atom, why a hint must not be shown, or ""."""
@@ -553,11 +539,7 @@ def _escaped(char: str) -> str:
 
 
 def _event(
-    question: AtomQuestion,
-    hits: Sequence[AtomHit],
-    why: str,
-    told: Mapping[str, Any],
-    reasons: Mapping[str, str] | None = None,
+    asked: PlannedQuestion, hits: Sequence[AtomHit], why: str, reasons: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the values of a stream event: the question, the found atoms, and why a hint is not shown."""
     why_not = reasons or {}
@@ -569,13 +551,13 @@ def _event(
             shown += 1
         candidates.append(_candidate_event(hit, reason))
     return {
-        "state": question.state,
-        "goals": list(question.goals),
-        "slots": sorted(question.known.types),
+        "state": asked.question.state,
+        "goals": list(asked.question.goals),
+        "slots": sorted(asked.question.known.types),
         "shown": shown,
         "why": why,
         "candidates": candidates,
-        **told,
+        **asked.notes,
     }
 
 

@@ -110,7 +110,7 @@ class PastCase(PlainRecord):
         text, user, plain_calls, answers, asked = plain
         return cls(text, user, records_of(CaseCall, plain_calls), answers, asked)
 
-    def went(self, prefix: Sequence[tuple[str, str]]) -> bool:
+    def begins_with(self, prefix: Sequence[tuple[str, str]]) -> bool:
         """Return True if the first calls are these (tool, status)."""
         if prefix:
             # The last call distinguishes most requests; only matching ones are compared in full.
@@ -123,7 +123,7 @@ class PastCase(PlainRecord):
                 return False
         return True
 
-    def says_what_came_at(self, position: int) -> bool:
+    def knows_choice_at(self, position: int) -> bool:
         """Return True if the model's own choice at a position is known: a call, or an answer in words."""
         call = self.calls.get(position)
         if call is None:
@@ -389,7 +389,7 @@ class CaseIndex:
         same_way: list[SimilarCase] = []
         for case_id in query.ranked:
             case = self.cases[case_id]
-            if case_id == exclude or not case.went(prefix) or not case.says_what_came_at(position):
+            if case_id == exclude or not case.begins_with(prefix) or not case.knows_choice_at(position):
                 continue
             same_way.append(SimilarCase(self._compared(query, case_id), case_id))
             # `ranked` counts shared words, not the other words: more than `k` are compared in both directions.

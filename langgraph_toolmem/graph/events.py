@@ -31,7 +31,7 @@ from langgraph_toolmem.graph.shapes import (
 HOUR: Final = 3600
 """Seconds; hours and days are counted from 1970 on, in UTC."""
 GOOD: Final = 0.5
-"""Score of its verdict from which a run is a successful one."""
+"""Least score of good feedback."""
 
 Plain: TypeAlias = "list[Any]"
 
@@ -225,7 +225,7 @@ class Unknown(Event):
 
 @dataclass(slots=True)
 class Successor(Event):
-    """The successor of contexts (`graph.state.windows`); the column is one of `graph.tool_graph.COLUMNS`."""
+    """The successor of contexts (`graph.state.windows`); `column` is an index of `tool_graph.SUCCESSOR_COLUMNS`."""
 
     kind = "successor"
     contexts: list[str]
@@ -356,7 +356,7 @@ class RequestEnd(Event):
     position: int
 
 
-# --- counters, runs and verdicts ---
+# --- counters, runs and feedback ---
 
 
 @dataclass(slots=True)
@@ -390,7 +390,7 @@ class RunSeen(Event):
 
 @dataclass(slots=True)
 class Verdict(Event):
-    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, its weight up to 1, and its time."""
+    """Feedback on a run: a score from 0 (bad) to 1 (good), the user who gave it, its weight up to 1, and its time."""
 
     kind = "verdict"
     run: str
@@ -402,7 +402,7 @@ class Verdict(Event):
 
     @property
     def rank(self) -> tuple[float, float, str, float, str]:
-        """The highest one on a run stands, in whatever order they arrive: by weight, then by time."""
+        """The sort key of feedback on one run: the highest one is kept, in any order of arrival."""
         # User, score and comment break ties, so that two workers with equal times keep the same one.
         return self.weight, self.when, self.user or "", self.score, self.comment or ""
 

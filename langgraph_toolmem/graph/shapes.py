@@ -350,4 +350,4 @@ def refuse(state: Any, parts: Mapping[str, CellShape]) -> None:
     for name, shape in parts.items():
         value = _part(state, name)
         if value is MISSING or not shape.fit([value]):
-            raise GraphFileError(f"{name} has not the shape of an evidence graph")
+            raise GraphFileError(f"{name} does not have the shape of an evidence graph")

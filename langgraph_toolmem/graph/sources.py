@@ -439,7 +439,7 @@ def _describe_input(kind: str, rest: str) -> str:
         end = f"“{last}”"
         if last == LINE_END:
             end = "the end of the line"
-        return f"what stands between “{first}” and {end} in the prompt"
+        return f"the text between “{first}” and {end} in the prompt"
     if kind == "xf":
         return f"the context's {rest}"
     source, days, _ = rest.rsplit("|", 2)

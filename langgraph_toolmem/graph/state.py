@@ -124,7 +124,7 @@ class RunState:
         for step in event.steps:
             if step.status == "rejected":
                 self.stopped = True
-        # Calls of the memory come without words.
+        # The memory's turns hold no thought of the model.
         if event.chosen_by == "model" and event.text:
             self.thought = event.text
         if not event.steps:

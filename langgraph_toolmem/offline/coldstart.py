@@ -506,14 +506,14 @@ class Bootstrap:
             raise ConfigurationError("`tools` of a Sandbox must name at least one tool.")
         self._spending = Spending(self.budget, "bootstrap")
         # The entries of earlier sessions are the state: their requests are not run again.
-        self._over: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()
         self._requests: list[InventedQuery] = []
         for entry in _made(memory, user_id):
-            self._over[_outcome(entry)] += 1
+            self._outcomes[_outcome(entry)] += 1
             self._requests.append(InventedQuery(text=entry.query, tools=list(entry.tools)))
         self._waiting: list[InventedQuery] = []
         self._errors: list[str] = []
-        self._in_a_row = 0  # failures
+        self._failures_in_a_row = 0
         self._fruitless = 0  # answers without a new request, in a row
         self._stopped = ""
         # A user may be forgotten while a run of theirs is scored: data that was read before must not be written then.
@@ -559,7 +559,7 @@ class Bootstrap:
         """Return the progress."""
         return Progress(
             wanted=self.budget.queries,
-            **self._over,
+            **self._outcomes,
             model_calls=self._spending.calls,
             tokens=self._spending.tokens,
             stopped=self._stopped,
@@ -600,7 +600,7 @@ class Bootstrap:
             return []
         except Exception as error:
             raise ToolMemoryError(
-                f"The model that invents requests failed ({said(error)}). What was done is kept."
+                f"The model that invents requests failed ({in_one_line(error)}). What was done is kept."
             ) from error
         if reply.value is None:
             return []
@@ -615,7 +615,7 @@ class Bootstrap:
             return
         self._waiting.pop(0)
         if outcome:
-            self._over[outcome] += 1
+            self._outcomes[outcome] += 1
         self._count_failures(has_failed=len(self._errors) > errors)
 
     async def _reset(self) -> None:
@@ -624,7 +624,9 @@ class Bootstrap:
         try:
             await awaited(self._sandbox.reset())
         except Exception as error:
-            raise ToolMemoryError(f"The sandbox could not be reset ({said(error)}). What was done is kept.") from error
+            raise ToolMemoryError(
+                f"The sandbox could not be reset ({in_one_line(error)}). What was done is kept."
+            ) from error
 
     async def _outcome_of(self, query: InventedQuery) -> str | None:
         """Run a request and keep it; return its outcome, None if the budget ended it."""
@@ -640,7 +642,7 @@ class Bootstrap:
         except Exception as error:  # noqa: BLE001 - the agent is the user's; a failed run does not end the session
             log_failure(logger, logging.DEBUG, "a run in the sandbox failed", error=error)
             if not meter.refused:
-                self._errors.append(said(error))
+                self._errors.append(in_one_line(error))
         finally:
             meter.stop()
         if meter.refused:  # an agent may catch the refusal and end normally
@@ -652,12 +654,12 @@ class Bootstrap:
 
     def _count_failures(self, *, has_failed: bool) -> None:
         if not has_failed:
-            self._in_a_row = 0
+            self._failures_in_a_row = 0
             return
-        self._in_a_row += 1
+        self._failures_in_a_row += 1
         most = COLD_START_LIMITS.failures
-        if self._in_a_row >= most:
-            self._in_a_row = 0
+        if self._failures_in_a_row >= most:
+            self._failures_in_a_row = 0
             raise ToolMemoryError(
                 f"{most} runs in a row failed or could not be judged, the last with {self._errors[-1]}. "
                 "What was done is kept."
@@ -673,7 +675,7 @@ class Bootstrap:
             if entry is None:
                 raise InputError("nothing can be read from the run")
         except ToolMemoryError as error:
-            self._errors.append(said(error))
+            self._errors.append(in_one_line(error))
             return "failed"
         core.know(run)  # for feedback that comes later
         score, comment = await self._score(query, messages, entry)
@@ -701,7 +703,7 @@ class Bootstrap:
             self._stopped = self._spending.over
         except Exception as error:  # noqa: BLE001 - the check is the user's, the judge a provider's: an unjudged run
             log_failure(logger, logging.WARNING, "a run could not be judged", error=error)
-            self._errors.append(said(error))
+            self._errors.append(in_one_line(error))
         return None, ""
 
 
@@ -745,7 +747,7 @@ def _outcome(entry: Entry) -> str:
     return "unjudged"
 
 
-def said(error: BaseException) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return an error in one line."""
     kind, text = type(error).__name__, " ".join(str(error).split())
     if not text:

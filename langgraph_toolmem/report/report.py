@@ -141,7 +141,7 @@ class MeanCall:
             cached = counters.get("tokens_cached", 0) / with_usage
         return cls(seconds, given, made, cached, waited)
 
-    def times(self, calls: int, price: TokenPrice | None) -> Saved:
+    def cost_of(self, calls: int, price: TokenPrice | None) -> Saved:
         """Return the cost of so many calls."""
         # Estimated by the mean of the calls made: a saved call has neither seconds nor tokens of its own.
         seconds = given = made = money = None
@@ -576,7 +576,7 @@ class Report:
             )
         if self.runs_judged:
             lines.append(
-                f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
+                f"Runs with feedback: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
                 f"{self.good_with_shortcut:,} of {self.judged_with_shortcut:,}."
             )
         if self.holdout is not None:
@@ -676,7 +676,7 @@ def make_report(
         right=right,
         wrong=wrong,
         precision=precision,
-        saved=mean.times(skipped + before_the_model, price),
+        saved=mean.cost_of(skipped + before_the_model, price),
         model_seconds=mean.waited,
         cpu_seconds=counters.get(CPU_SECONDS, 0.0),
         cpu_seconds_behind=counters.get(CPU_BEHIND, 0.0),
@@ -732,7 +732,7 @@ def _in_shadow(inertia: Mapping[str, Any], mean: MeanCall, price: TokenPrice | N
             if row["agent"] == agent["key"] and row["thread"]:
                 threads[row["thread"]] = None
         # Wrong calls save nothing: the model has to be asked anyway.
-        would_save = mean.times(record["right"], price)
+        would_save = mean.cost_of(record["right"], price)
         writes = bool(agent["may_write"])
         reports.append(ShadowReport(agent["name"], agent["turns"], would_save, record["wrong"], writes, tuple(threads)))
     return tuple(reports)
@@ -775,10 +775,10 @@ def compare(episodes: Iterable[Episode]) -> HoldoutReport:
             held_out.append(episode)
         else:
             with_memory.append(episode)
-    return HoldoutReport(_arm(with_memory), _arm(held_out))
+    return HoldoutReport(_side_of(with_memory), _side_of(held_out))
 
 
-def _arm(episodes: Sequence[Episode]) -> Side:
+def _side_of(episodes: Sequence[Episode]) -> Side:
     judged, good = 0, 0
     calls, tokens = [], []
     for episode in episodes:

@@ -572,7 +572,7 @@ def _check_last_numbers(database: sqlite3.Connection) -> None:
     """Raise sqlite3.DatabaseError if the number of a table's last row is impossible: the next row could have none."""
     usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {MAX_NUMBER}"
     if database.execute(f"SELECT 1 FROM sqlite_sequence WHERE NOT ({usable}) LIMIT 1").fetchone():
-        raise sqlite3.DatabaseError("the number of the last row is none")
+        raise sqlite3.DatabaseError("the number of a table's last row is impossible")
 
 
 def _check_part(kind: Any, name: Any, sql: Any) -> None:

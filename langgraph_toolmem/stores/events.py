@@ -42,7 +42,7 @@ OLDER_SNAPSHOT: Final = "graph.pickle.1"
 _SELECT_EVENTS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS BLOB), CAST(run AS BLOB),
     CAST(body AS BLOB), checksum FROM events"""
 _LAST_SEQ: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
-INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, number)
+INSERT_EVENT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, number)
     SELECT :key, :user, :run, :body, :checksum, :origin, :number
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = :key OR (origin = :origin AND number = :number))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
@@ -97,7 +97,7 @@ EVENT_LIMITS: Final = EventLimits()
 
 
 @dataclass(slots=True, frozen=True)
-class Row:
+class EventRow:
     """A row of the table; `body` is JSON, a list of events."""
 
     key: str | None
@@ -106,7 +106,7 @@ class Row:
     body: str
 
     def columns(self, origin: str = "", number: int | None = None) -> dict[str, str | int | None]:
-        """Return the columns that `INSERT` takes, with the checksum.
+        """Return the columns that `INSERT_EVENT` takes, with the checksum.
 
         Args:
             origin: the worker whose row it is; "" for this folder's own.
@@ -123,11 +123,11 @@ class Row:
         return _checksum((key, self.user.encode(), self.run.encode(), self.body.encode()))
 
 
-EMPTY: Final = Row(None, "", "", "[]")
+EMPTY_EVENT: Final = EventRow(None, "", "", "[]")
 """A row that only has a number."""
 
 
-def apply_row(graph: ToolGraph, row: Row) -> str:
+def apply_row(graph: ToolGraph, row: EventRow) -> str:
     """Apply a row to a graph; return why it is left out, or ""."""
     return apply_events(graph, row.key, _parsed(row), ())
 
@@ -152,7 +152,7 @@ class StoredRow:
     seq: int
     number: int | None
     key: str
-    row: Row | None
+    row: EventRow | None
 
 
 @dataclass(slots=True)
@@ -181,12 +181,12 @@ def read_rows(found: Iterable[Sequence[Any]]) -> list[StoredRow]:
         row = None
         if None not in (user, run, body) and _checksum((key, user, run, body)) == checksum:
             with suppress(UnicodeDecodeError):
-                row = Row(None if key is None else key.decode(), user.decode(), run.decode(), body.decode())
+                row = EventRow(None if key is None else key.decode(), user.decode(), run.decode(), body.decode())
         rows.append(StoredRow(seq, number, _printable(key), row))
     return rows
 
 
-def _parsed(row: Row | None) -> list[Any] | None:
+def _parsed(row: EventRow | None) -> list[Any] | None:
     """Return the events of a row as plain values; None without events, or if its text has another format."""
     if row is None:
         return None
@@ -289,7 +289,7 @@ class EventStore:
         self._broken = False  # an interrupt left the graph half made
         self._version: tuple[int, int] | None = None  # of the file, when last read
         self._polled = self._retry = float("-inf")
-        self._unsaved: list[Row] = []
+        self._unsaved: list[EventRow] = []
         self._writing = threads.lock()
         if folder is not None or shared:
             if folder is not None:
@@ -527,7 +527,7 @@ class EventStore:
         known = False
         if self.database is not None and not self.read_only:
             body = dumps([event.plain() for event in record])
-            known = not self._store(Row(key, user, run, body))
+            known = not self._store(EventRow(key, user, run, body))
         if not known and self._broken:
             self.graph.apply(key, record)
         self._broken = False
@@ -535,7 +535,7 @@ class EventStore:
             self._snapshot_aside()
         return not known
 
-    def _store(self, row: Row) -> bool:
+    def _store(self, row: EventRow) -> bool:
         """Write a row, and apply those that others wrote before it; False if one of them has its key."""
         assert self.database is not None
         # Waiting rows first: the order of a worker's events is that of their numbers.
@@ -558,7 +558,7 @@ class EventStore:
             self.upto = last
         return written.last_is_new
 
-    def _write(self, log: EventLog, rows: Sequence[Row]) -> _Written:
+    def _write(self, log: EventLog, rows: Sequence[EventRow]) -> _Written:
         """Write rows in one transaction, and read those that others wrote before them."""
         with log.writing() as database:
             others = read_rows(database.execute(f"{_SELECT_EVENTS} WHERE seq > ? ORDER BY seq", (self.upto,)))
@@ -568,7 +568,7 @@ class EventStore:
                 database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
             written = _Written(others, [stored.seq for stored in others])
             for row in rows:
-                inserted = database.execute(INSERT, row.columns())
+                inserted = database.execute(INSERT_EVENT, row.columns())
                 written.last_is_new = inserted.rowcount == 1
                 if written.last_is_new:
                     written.numbers.append(inserted.lastrowid or 0)
@@ -687,7 +687,7 @@ class EventStore:
                 # Rows of others are in the state; own rows are kept until both snapshots of the store contain them.
                 rows.execute(f"DELETE FROM events WHERE NOT ({self._keep})")
                 marker = "INSERT INTO events (seq, origin, user, run, body, checksum) VALUES (?, '-', '', '', '[]', ?)"
-                rows.execute(marker, (upto, EMPTY.checksum))
+                rows.execute(marker, (upto, EMPTY_EVENT.checksum))
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
                     snapshot.check(data)
@@ -764,7 +764,7 @@ class EventStore:
 def left_out_in_words(names: Sequence[str]) -> str:
     """Return a sentence without a full stop on rows of a snapshot with another shape than their table's."""
     named = _first_of(names, "more")
-    return f"rows of {SNAPSHOT} have not the shape of their table, {len(names):,} are left out: {named}"
+    return f"rows of {SNAPSHOT} do not have the shape of their table, {len(names):,} are left out: {named}"
 
 
 def _first_of(names: Sequence[str], more: str) -> str:

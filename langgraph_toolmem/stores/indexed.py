@@ -250,7 +250,7 @@ class IndexedVectors(VectorStore):
             self._advance(kind)
         if owed.doomed:
             super().scrub(kind)
-            self.table.settle(name, owed.changed)
+            self.table.finish_pending(name, owed.changed)
 
     def _advance(self, kind: str, vectors: Mapping[str, Sequence[float]] | None = None) -> None:
         """Update the index from the rows. The process must have the right to write."""
@@ -336,8 +336,8 @@ class IndexedVectors(VectorStore):
                 f"{len(lost):,} of {live:,} texts of {kind} were missing in the index; they are indexed again"
             )
         for some in batches(lost, CHROMA_LIMITS.page):
-            self.table.touch(name, some)
-        self.table.forsake(name, indexed - keys)
+            self.table.reindex(name, some)
+        self.table.drop_from_index(name, indexed - keys)
 
     def _repaired(self, kind: str, do: Callable[[], T]) -> T:
         """Return the result of `do`; after a failure of Chroma try again with reopened files, then with a rebuilt

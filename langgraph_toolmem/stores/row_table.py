@@ -388,7 +388,7 @@ class RowTable(Database):
                 values,
             )
 
-    def touch(self, name: str, keys: Iterable[str]) -> None:
+    def reindex(self, name: str, keys: Iterable[str]) -> None:
         """Have texts indexed again: their rows get new numbers."""
         # A new number is larger than the number up to which the index came.
         wanted = "collection = ? AND key IN (SELECT value FROM json_each(?))"
@@ -397,7 +397,7 @@ class RowTable(Database):
         with self.writing() as database:
             database.execute(sql, (name, json.dumps(list(keys))))
 
-    def forsake(self, name: str, keys: Iterable[str]) -> None:
+    def drop_from_index(self, name: str, keys: Iterable[str]) -> None:
         """Make the index drop keys without a row."""
         with self.writing() as database:
             database.executemany("INSERT INTO stale (collection, key) VALUES (?, ?)", [(name, key) for key in keys])
@@ -415,7 +415,7 @@ class RowTable(Database):
             sql = "UPDATE collections SET turn = turn + 1, indexed = 0 WHERE ? IN (name, '')"
             database.execute(sql, (name or "",))
 
-    def settle(self, name: str, seen: int) -> None:
+    def finish_pending(self, name: str, seen: int) -> None:
         """Record that the pending work is done, unless the collection was written since `seen`
         (`IndexProgress.changed`).
         """

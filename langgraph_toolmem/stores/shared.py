@@ -35,7 +35,7 @@ from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
-from langgraph_toolmem.stores.events import EMPTY, EVENT_LIMITS, INSERT, EventStore
+from langgraph_toolmem.stores.events import EMPTY_EVENT, EVENT_LIMITS, INSERT_EVENT, EventStore
 from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
 from langgraph_toolmem.stores.shared_items import (
     SHARED_LIMITS,
@@ -54,7 +54,7 @@ from langgraph_toolmem.stores.shared_items import (
 from langgraph_toolmem.stores.vectors import batches
 
 
-def tell_nobody(_: Forgotten) -> None:
+def ignore_forgotten(_: Forgotten) -> None:
     """Ignore the data that another worker forgot."""
 
 
@@ -81,7 +81,7 @@ class SharedLog:
         events: EventStore,
         *,
         now: Callable[[], float],
-        forgotten: Callable[[Forgotten], object] = tell_nobody,
+        forgotten: Callable[[Forgotten], object] = ignore_forgotten,
         deadline: float = DEADLINE,
         patience: float = PATIENCE,
     ) -> None:
@@ -380,7 +380,7 @@ class SharedLog:
             rows = self.worker.read(start, last)
             ops: list[Op] = []
             for number in range(start, last):
-                row = rows.get(number) or EMPTY  # for a damaged row the others get only its number
+                row = rows.get(number) or EMPTY_EVENT  # for a damaged row the others get only its number
                 ops.append(self._items.put("log", item_key(number), event_to_plain(row), me))
             ops.append(self._items.put("workers", me, WorkerHead(last, self._now()).to_plain()))
             self._items.batch(ops)
@@ -397,7 +397,7 @@ class SharedLog:
             with self.worker.database.writing() as database:
                 if self.worker.cursors != cursors:
                     return False  # another process of the folder did
-                database.executemany(INSERT, fetched.rows)
+                database.executemany(INSERT_EVENT, fetched.rows)
                 write_meta(database, {"cursors": json.dumps(fetched.cursors), "held": held})
             with self._events.lock:
                 self._events.news = True
@@ -556,7 +556,13 @@ def _unfetched(view: StoreView, cursors: dict[str, int]) -> Iterator[_EventPlace
 
 @dataclass(slots=True)
 class _Fetched:
-    """Others' events: columns of `INSERT`, the number of each worker's events here, and whether all are present."""
+    """Others' events.
+
+    Attributes:
+        cursors: number of each worker's events that are here then.
+        rows: in columns of `INSERT_EVENT`.
+        is_whole: False if the store lacks an event that its head counts.
+    """
 
     cursors: dict[str, int]
     rows: list[dict[str, str | int | None]] = field(default_factory=list)

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
 
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.stores.events import EMPTY, NOT_IN_SNAPSHOTS, EventLog, Row
+from langgraph_toolmem.stores.events import EMPTY_EVENT, NOT_IN_SNAPSHOTS, EventLog, EventRow
 
 Values: TypeAlias = dict[str, Any]
 
@@ -198,17 +198,17 @@ class StoreView:
         return self.newest[0]
 
 
-def event_to_plain(row: Row) -> Values:
+def event_to_plain(row: EventRow) -> Values:
     """Return the value of an event's item."""
     return {"k": row.key, "u": row.user, "r": row.run, "b": row.body}
 
 
-def event_from_plain(plain: Mapping[str, Any]) -> Row:
+def event_from_plain(plain: Mapping[str, Any]) -> EventRow:
     """Return the row of an event's item; an empty one if the item was not written by this package."""
     key, body = plain.get("k"), plain.get("b")
     if isinstance(body, str) and (key is None or isinstance(key, str)):
-        return Row(key, str(plain.get("u")), str(plain.get("r")), body)
-    return EMPTY
+        return EventRow(key, str(plain.get("u")), str(plain.get("r")), body)
+    return EMPTY_EVENT
 
 
 def item_key(number: int) -> str:
@@ -442,7 +442,7 @@ class WorkerRows:
         with self.numbered() as end:
             return end
 
-    def read(self, start: int, end: int) -> dict[int | None, Row | None]:
+    def read(self, start: int, end: int) -> dict[int | None, EventRow | None]:
         """Return own rows by number, from one number to before another; a damaged row is None."""
         stored = self.database.read("origin = '' AND number >= ? AND number < ?", (start, end))
         return {each.number: each.row for each in stored}
@@ -456,7 +456,7 @@ class WorkerRows:
             for seq, user, run, number in rows.execute(own, (start,)).fetchall():
                 if gone.has(run, user):
                     # Blank, not deleted: the numbers of a worker have no gaps.
-                    rows.execute(blank, (EMPTY.checksum, seq))
+                    rows.execute(blank, (EMPTY_EVENT.checksum, seq))
                     numbers.append(number)
         return numbers
 

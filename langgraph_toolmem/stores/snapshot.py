@@ -273,7 +273,7 @@ def _walk(data: bytes, start: int) -> _Found:
             begin = at + 1
             at = begin + gets[op]
             if memo[int.from_bytes(data[begin:at], "little")]:
-                raise GraphFileError("refused: a container that stands in two places")
+                raise GraphFileError("refused: a container that occurs in two places")
         elif op in opcodes.numbers:
             begin = at + 1 + opcodes.numbers[op]
             at = begin + int.from_bytes(data[at + 1 : begin], "little")

@@ -75,12 +75,12 @@ def test_saved_calls_are_priced_at_the_mean_call_that_asks_for_tools() -> None:
     tokens = {"tokens_in": 3_000, "tokens_out": 300, "turns_with_tokens": 3}
     mean = MeanCall.of(counters | tokens)
     assert mean.waited == 6.0
-    saved = mean.times(3, TokenPrice(1.0, 10.0))
+    saved = mean.cost_of(3, TokenPrice(1.0, 10.0))
     assert saved == Saved(3, seconds=3.0, input_tokens=3_000, output_tokens=300, money=pytest.approx(0.006))
     assert saved.in_words(9.0, "EUR") == (
         "3.0 s of 9.0 s waiting for the model, 3,000 input and 300 output tokens, 0.0060 EUR"
     )
-    assert MeanCall.of({}).times(3, TokenPrice(1.0, 10.0)).in_words(None, "EUR") == ""
+    assert MeanCall.of({}).cost_of(3, TokenPrice(1.0, 10.0)).in_words(None, "EUR") == ""
 
 
 @pytest.mark.parametrize(

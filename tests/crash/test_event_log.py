@@ -30,7 +30,7 @@ from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Ve
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.stores import database, events, snapshot
 from langgraph_toolmem.stores.database import NAME, query_readonly, refuse_remote
-from langgraph_toolmem.stores.events import INSERT, OLDER_SNAPSHOT, SNAPSHOT, EventStore, Row, inspect_folder
+from langgraph_toolmem.stores.events import INSERT_EVENT, OLDER_SNAPSHOT, SNAPSHOT, EventRow, EventStore, inspect_folder
 
 ONE: Record = [Count("n")]
 SECRET = "the words of Ann"
@@ -386,7 +386,7 @@ def test_a_strange_row_is_left_out(tmp_path: Path, body: str) -> None:
     with store(tmp_path) as log:
         add(log, 1)
     with closing(sqlite3.connect(tmp_path / NAME)) as file:
-        file.execute(INSERT, Row(None, "", "", body).columns())
+        file.execute(INSERT_EVENT, EventRow(None, "", "", body).columns())
         file.commit()
     with store(tmp_path) as log:
         add(log, 2)

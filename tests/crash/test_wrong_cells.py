@@ -167,7 +167,7 @@ def test_wrong_cells_in_a_table_raise_nowhere(
         assert memory.flush()
         memory.core.store.snapshot()
         memory.close()
-    named = [problem for problem in report.problems if "have not the shape of their table" in problem]
+    named = [problem for problem in report.problems if "do not have the shape of their table" in problem]
     logged = {record.getMessage() for record in caplog.records}
     placement = {message for message in logged if message.startswith("It is unknown where ScriptedChatModel takes")}
     assert logged - placement <= {*named}, "something failed and was logged"
@@ -188,7 +188,7 @@ def test_wrong_rows_are_counted_and_named_without_their_text(
     held |= {"Ann Smith": "what Ann said", "Bo": [1, "2", 3], "Cy": [1, 2]}
     (folder / SNAPSHOT).write_bytes(snapshot.dumps(content))
     names = [f"holdout.episodes {digest(key)[:8]}" for key in ("Ann Smith", "Bo", "Cy")]
-    sentence = f"rows of graph.pickle have not the shape of their table, 3 are left out: {', '.join(names)}"
+    sentence = f"rows of graph.pickle do not have the shape of their table, 3 are left out: {', '.join(names)}"
     assert examine(folder)["problems"] == [sentence]
     with caplog.at_level(logging.WARNING):
         memory, _ = opened(folder)

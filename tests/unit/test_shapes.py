@@ -111,5 +111,5 @@ def test_what_has_not_its_shape_is_left_out_and_named(state: Any, found: dict[st
 @pytest.mark.parametrize("state", [None, {}, {"rows": {"a": {"b": "c"}}, "items": [], "sums": [0, 0]}])
 def test_parts_of_the_core_are_refused_as_a_whole(state: Any) -> None:
     refuse(EMPTY, PARTS)
-    with pytest.raises(GraphFileError, match="rows has not the shape"):
+    with pytest.raises(GraphFileError, match="rows does not have the shape"):
         refuse(state, PARTS)

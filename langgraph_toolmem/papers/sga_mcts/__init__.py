@@ -66,9 +66,9 @@ from langgraph_toolmem.offline.coldstart import (
     BootstrapBudget,
     RefusedError,
     Spending,
+    in_one_line,
     in_thread,
     judge,
-    said,
 )
 from langgraph_toolmem.papers.sga_mcts.model import ModelPolicy
 from langgraph_toolmem.papers.sga_mcts.search import (
@@ -415,7 +415,7 @@ class Discovery:
         return self._environment()
 
     def _count_failure(self, task: Task, error: Exception) -> None:
-        reason = said(error)
+        reason = in_one_line(error)
         with self._lock:
             self._failed[task.id] = reason
             self._in_a_row += 1
