@@ -239,7 +239,7 @@ class LexicalIndex:
     """An index that ranks texts by BM25 over their `features`. In RAM, rebuilt on open.
 
     It is a separate index, because it needs neither numpy, like `WordIndex` of the tool search, nor a way to add or
-    remove texts, like `CaseIndex`.
+    remove texts, like `CaseIndex` (docs/architecture.md has the figures).
 
     score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|)) with idf(f) = ln(1
     + (N − n_f + ½) / (n_f + ½)), divided by the score of an infinitely repeated query, so that scores are between 0 and
