@@ -417,6 +417,20 @@ def test_lines_are_read_as_a_list_is(tmp_path):
     assert [run.thread_id for run in log.runs] == ["s1"]
 
 
+@pytest.mark.parametrize("runs", [1, 2])
+def test_runs_may_have_their_messages_under_another_name(tmp_path, runs):
+    # tau-bench writes `traj`; a file of one such run was always read.
+    record = {"task_id": 3, "reward": 1.0, "info": {"task": {"actions": []}}, "traj": chat()}
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps([record] * runs), encoding="utf-8")
+    log = load_runs(path)
+    assert (len(log.runs), log.calls, log.results) == (runs, 2 * runs, 2 * runs)
+    # With two lists of messages, either may be the conversation.
+    path.write_text(json.dumps([{**record, "other": chat()}] * 2), encoding="utf-8")
+    with pytest.raises(LogError, match="no 'messages' in the object"):
+        load_runs(path)
+
+
 def test_calls_of_one_answer_stay_one_turn(tmp_path):
     for write in (claude_code, plain(responses_items), ui_messages, plain(gemini), openinference):
         (logged,) = read(tmp_path / "log.json", write()).runs

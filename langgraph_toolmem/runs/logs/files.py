@@ -170,13 +170,17 @@ def _listed_in(line: int, whole: Fields) -> list[NumberedRecord]:
 
 
 def _without_envelope(record: Any) -> Any:
-    """Return the only known record inside another object: an event's span, the data of an answer."""
+    """Return the only known record inside another object (an event's span, the data of an answer), or the object as a
+    run if one of its lists has messages.
+    """
     if not isinstance(record, dict) or format_of(record) is not None:
         return record
-    known = []
+    known: list[Any] = []
     for inner in record.values():
         if isinstance(inner, dict) and format_of(inner) is not None:
             known.append(inner)
+        elif isinstance(inner, list) and inner and all(dialect_of(entry) is not None for entry in inner):
+            known.append({**record, "messages": inner})
     # With two known parts, the record is ambiguous.
     if len(known) == 1:
         return known[0]
