@@ -66,6 +66,10 @@ CALLER_UNKNOWN: Final = (
     "%s was called without a config, so its thread and user are unknown and the memory is not asked. Call it inside a "
     "graph, or pass the node's config: model.invoke(messages, config). (Async nodes before Python 3.11 must pass it.)"
 )
+WITHOUT_TOOLS: Final = (
+    "%s was given no tools: it learns, and calls none in the model's place. Pass the tools that are executed: "
+    "with_tool_memory(model, memory, tools=[...])."
+)
 _FORCED: Final = "forced"
 """Represents a provider's own setting that forces a tool call."""
 _BUSY: ContextVar[bool] = ContextVar("toolmem_model_is_asked", default=False)
@@ -107,7 +111,7 @@ def with_tool_memory(
     Args:
         model: a chat model, before tools are bound to it.
         memory: the memory; models and agents may share one.
-        tools: the tools that are executed, with their marks. The marks of other bound tools are unknown.
+        tools: the tools that are executed, with their marks. The memory calls no other tool.
         gated: names of tools that must not run before their call went through an approval or ``interrupt_before``.
         shortcut: see `tool_memory_middleware`, also for the other features.
         prefetch: see there.
@@ -132,6 +136,9 @@ def with_tool_memory(
     for tool in executable_tools(tools).tools:
         if isinstance(tool, BaseTool):
             executed[tool.name] = tool
+    # In an app with its tools in other modules, 1,150 model calls saved none, and nothing said why.
+    if not executed and (shortcut or prefetch or context):
+        warn_once(WITHOUT_TOOLS, name)
     around = Surroundings(
         interceptors=Interceptors(tools=frozenset(names_given("gated", gated))),
         takes_tools=False,

@@ -119,6 +119,17 @@ async def test_any_graph_makes_the_same_calls_with_fewer_model_calls(graph: str,
     assert (report.turns, report.skipped) == (24 * 4 + 12, 9)
 
 
+def test_without_the_tools_a_warning_says_that_no_call_is_saved(caplog: pytest.LogCaptureFixture) -> None:
+    model = ScriptedChatModel(script=script)
+    memory = ToolMemory.ephemeral(reads={"find_*"})
+    with_tool_memory(model, memory, name="Desk", shortcut=False, recall=True)
+    with_tool_memory(model, memory, name="Desk", tools=Desk().tools)
+    assert not caplog.records
+    with_tool_memory(model, memory, name="Desk")
+    (warning,) = caplog.messages
+    assert warning.startswith("Desk was given no tools")
+
+
 def test_an_answer_is_learned_once_the_thread_or_the_memory_goes_on() -> None:
     desk, model = Desk(), ScriptedChatModel(script=script)
     with ToolMemory.ephemeral(tools=desk.tools) as memory:
