@@ -201,26 +201,31 @@ class ToolDependencyGraph:
 
     def links_into(self, port: Port, history: History | None = None) -> list[Link]:
         """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order."""
-        links: dict[tuple[str, str], Link] = {}
+        links = self._by_structure(port)
+        # Names may have more words than the collection of the id (`ancestor_folder_id`): docs/figures.md, plans over
+        # public APIs.
+        if not links and port.meaning.words & LEXICON.identifiers:
+            links = self._by_rest_of_name(port)
+        by_output = {(link.producer, link.output): link for link in links}
+        if history is not None:
+            for link in self._seen(port, history):
+                by_output.setdefault((link.producer, link.output), link)
+        return list(by_output.values())
+
+    def _by_structure(self, port: Port) -> list[Link]:
+        """Return links by routes and by meaning; of two from one output, the better one."""
+        by_output: dict[tuple[str, str], Link] = {}
         most = MAX_PRODUCERS
         for link in self._allowed(self._routes.links_into(port, self.left_out), port):
-            links[link.producer, link.output] = link
+            by_output[link.producer, link.output] = link
             # If a path names the producer, words add little.
             if link.fit == 1.0:
                 most = NEXT_TO_A_ROUTE
         for link in self._allowed(self._structural(port, self.cluster_of(port), most), port):
-            before = links.get((link.producer, link.output))
+            before = by_output.get((link.producer, link.output))
             if before is None or before.fit < link.fit:
-                links[link.producer, link.output] = link
-        # Names may have more words than the collection of the id (`ancestor_folder_id`): docs/figures.md, plans over
-        # public APIs.
-        if not links and port.meaning.words & LEXICON.identifiers:
-            for link in self._by_rest_of_name(port):
-                links[link.producer, link.output] = link
-        if history is not None:
-            for link in self._seen(port, history):
-                links.setdefault((link.producer, link.output), link)
-        return list(links.values())
+                by_output[link.producer, link.output] = link
+        return list(by_output.values())
 
     def _allowed(self, links: Iterable[Link], port: Port) -> list[Link]:
         allowed: list[Link] = []
@@ -254,23 +259,26 @@ class ToolDependencyGraph:
 
     def _nearest(self, consumer: str, producers: Collection[str], most: int) -> list[str]:
         """Return at most so many producers: those whose names share a rare word with the consumer's first."""
-        rare = 500  # a word in more tool names than this does not identify related tools
+        others = (tool for tool in producers if tool != consumer)
         if len(producers) <= most + 1:
-            return [tool for tool in producers if tool != consumer]
+            return list(others)
         nearest: dict[str, None] = {}
-        for word in sorted(self.apis[consumer].words, key=self._commonness):
-            tools = self._by_word[word]
-            if len(tools) > rare:
-                continue
-            for tool in tools:
-                if tool in producers and tool != consumer:
-                    nearest[tool] = None
-        for tool in producers:
+        for tool in self._sharing_a_rare_word(consumer):
+            if tool in producers and tool != consumer:
+                nearest[tool] = None
+        for tool in others:
             if len(nearest) >= most:
                 break
-            if tool != consumer:
-                nearest[tool] = None
+            nearest[tool] = None
         return list(nearest)[:most]
+
+    def _sharing_a_rare_word(self, tool: str) -> Iterator[str]:
+        """Yield the tools whose names share a word with a tool's, by the rarest word first."""
+        rare = 500  # a word in more tool names than this does not identify related tools
+        for word in sorted(self.apis[tool].words, key=self._commonness):
+            tools = self._by_word[word]
+            if len(tools) <= rare:
+                yield from tools
 
     def _commonness(self, word: str) -> tuple[int, str]:
         return len(self._by_word[word]), word
@@ -398,6 +406,7 @@ class RouteIndex:
             return
         for collection in set(route.slots.values()):
             yield self._in_slots, collection
+        # The answer of a watch does not end, so a plan cannot take a value from it.
         if not route.reads or node.spec.streams:
             return
         yield self._lists, route.path
@@ -526,7 +535,7 @@ class RouteIndex:
         for tool in self._lists_of.get(nouns[-1], ()):
             listed = resource(self._apis[tool].path)
             rest = set(listed[: -len(nouns)])
-            if listed[-len(nouns) :] == nouns and rest <= consumer.nouns:
+            if listed[-len(nouns) :] == nouns and rest <= consumer.path_words:
                 lists.append(tool)
         return lists
 
@@ -597,8 +606,9 @@ def _may_fill_slot(link: Link, port: Port, producer: EntityRoute, consumer: Enti
         return False
     if consumer.method != "PUT" or not consumer.writes_content:
         return True
-    of_the_collection = producer.path in (slot, addressed) and not _is_own_id(link.output)
-    return not (of_the_collection and _adds_member(port, consumer))
+    # The user to ban is not among the banned ones (`bans[].user.id`).
+    is_of_a_member = producer.path in (slot, addressed) and not _is_own_id(link.output)
+    return not (is_of_a_member and _adds_member(port, consumer))
 
 
 def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) -> bool:
@@ -619,7 +629,6 @@ def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Colle
     `nouns` say what the collection is of; `names` are those that operations have for an element and that say more.
     """
     words, wanted, level = output.meaning.words, port.meaning.words, output.level
-    own = words.difference(nouns)
     rest = wanted.difference(nouns)  # the "number" of an issue_number
     is_bare = not rest and set(canonical(port.level)) <= set(nouns)
     if not is_bare:
@@ -629,8 +638,17 @@ def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Colle
             return 5
     if level in names:
         return 4
+    return _rank_by_words(words, wanted, rest, set(nouns))
+
+
+def _rank_by_words(words: frozenset[str], wanted: frozenset[str], rest: frozenset[str], nouns: set[str]) -> int:
+    """Return the rank of a part with other names than the input: 3 for an id of the element, 0 without a relation.
+
+    `rest` are the wanted words that do not name the element.
+    """
+    own = words.difference(nouns)
     if words & LEXICON.identifiers:
-        is_plain_id = words - LEXICON.identifiers <= set(nouns)
+        is_plain_id = words - LEXICON.identifiers <= nouns
         if is_plain_id or own == rest:
             return 3
     if words == wanted or (rest and own == rest):
@@ -824,7 +842,7 @@ class ApiNode:
         return self.route.slots.get(port.path, "")
 
     @property
-    def nouns(self) -> frozenset[str]:
+    def path_words(self) -> frozenset[str]:
         """Return the words of its path."""
         return frozenset(canonical(self.path.replace("{}", "")))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from random import Random
 from typing import Any, Literal, NamedTuple
 
@@ -170,30 +171,40 @@ def tree(chain: Chain) -> str:
 
     A step that several others need is written once.
     """
-    steps = {step.tool: step for step in chain.steps}
-    lines: list[str] = []
-    written: set[str] = set()
+    writer = _TreeWriter({step.tool: step for step in chain.steps})
+    writer.write(chain.target, 0, "")
+    return "\n".join(writer.lines)
 
-    def write(tool: str, depth: int, gives: str) -> None:
-        step = steps[tool]
-        lines.append(f"{'  ' * depth}{gives}{tool}")
-        if tool in written:
-            lines[-1] += " (see above)"
+
+class _TreeWriter:
+    """Writes the steps of a chain as indented lines."""
+
+    def __init__(self, steps: Mapping[str, ChainStep]) -> None:
+        self._steps = steps
+        self._written: set[str] = set()
+        self.lines: list[str] = []
+
+    def write(self, tool: str, depth: int, use: str) -> None:
+        """Write a step and its inputs; `use` is the input that the step feeds, in words."""
+        if tool in self._written:
+            self._add(depth, f"{use}{tool} (see above)")
             return
-        written.add(tool)
-        for feed in step.feeds:
+        self._written.add(tool)
+        self._add(depth, f"{use}{tool}")
+        for feed in self._steps[tool].feeds:
             head = f"{feed.input} <- "
             if not feed.required:
                 head = f"{feed.input}? <- "
             if feed.source == "step":
-                write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
+                self.write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
             elif feed.source == "done":
-                lines.append(f"{'  ' * (depth + 1)}{head}{feed.output or 'result'} of {feed.origin} (done)")
+                self._add(depth + 1, f"{head}{feed.output or 'result'} of {feed.origin} (done)")
             else:
-                lines.append(f"{'  ' * (depth + 1)}{head}{feed.origin or 'ask the user'}")
+                self._add(depth + 1, f"{head}{feed.origin or 'ask the user'}")
 
-    write(chain.target, 0, "")
-    return "\n".join(lines)
+    def _add(self, depth: int, line: str) -> None:
+        indent = "  " * depth
+        self.lines.append(f"{indent}{line}")
 
 
 def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
@@ -205,7 +216,6 @@ def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
 
     order = sorted(levels, key=deepest_first)
     feeds: dict[str, tuple[InputSource, ...]] = {}
-    gifts: dict[str, list[OutputUse]] = {tool: [] for tool in order}
     asks: dict[tuple[object, ...], Question] = {}
     for tool in order:
         own_feeds = []
@@ -214,16 +224,25 @@ def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
             if feed is None:
                 continue
             own_feeds.append(feed)
-            if feed.source == "step":
-                gifts[feed.origin].append(OutputUse(feed.output, tool, feed.input))
-            elif feed.source == "user":
+            if feed.source == "user":
                 choice = draft[port.key]
                 asks[choice.question] = _asked(port, choice, asks.get(choice.question))
         feeds[tool] = tuple(own_feeds)
+    uses = _uses_of_outputs(feeds)
     steps: list[ChainStep] = []
     for tool in order:
-        steps.append(ChainStep(tool, feeds[tool], tuple(gifts[tool])))
+        steps.append(ChainStep(tool, feeds[tool], tuple(uses[tool])))
     return Chain(problem.target, tuple(steps), tuple(asks.values()), score)
+
+
+def _uses_of_outputs(feeds: Mapping[str, Iterable[InputSource]]) -> dict[str, list[OutputUse]]:
+    """Return the uses of each step's outputs by other steps, given the sources of all inputs."""
+    uses: dict[str, list[OutputUse]] = {tool: [] for tool in feeds}
+    for tool, sources in feeds.items():
+        for source in sources:
+            if source.source == "step":
+                uses[source.origin].append(OutputUse(source.output, tool, source.input))
+    return uses
 
 
 def _asked(port: Port, choice: Choice, before: Question | None) -> Question:
@@ -258,12 +277,9 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
     # Most inputs end here, before their options are computed.
     if not sources.intersection((*earlier, *problem.done)):
         return None
-    best: Choice | None = None
-    for choice in problem.options(port):
-        is_made = choice.origin in earlier or choice.kind == "done"
-        if choice.origin in sources and is_made and (best is None or choice.value > best.value):
-            best = choice
-    return best
+    made = [choice for choice in problem.options(port) if choice.origin in earlier or choice.kind == "done"]
+    recorded = [choice for choice in made if choice.origin in sources]
+    return max(recorded, key=attrgetter("value"), default=None)
 
 
 def plan(

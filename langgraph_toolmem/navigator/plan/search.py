@@ -557,20 +557,19 @@ class PlanSearch:
 
     def _fits(self, known: Port, port: Port) -> int:
         """Return how well a known value fits an input; 0: not at all."""
-        if known.path in (port.path, port.parameter) and port.tool == self.target:
+        is_of_target = port.tool == self.target
+        if known.path in (port.path, port.parameter) and is_of_target:
             return 4
-        own = canonical(port.level)
+        name = canonical(port.level)
         # A bare `id` belongs to the target, not to each step on the way to it.
-        is_bare = len(own) == 1 and own[0] in LEXICON.generic
-        if own == canonical(known.path) and (port.tool == self.target or not is_bare):
+        if name == canonical(known.path) and (is_of_target or not _is_bare(name)):
             return 3
         if known.meaning.vague or not self._mean_the_same(known, port):
             return 0
-        role = port.meaning.role
-        if role == known.meaning.role:
+        if port.meaning.role == known.meaning.role:
             return 2
         # The origin of a flight is not its destination.
-        if role and known.meaning.role:
+        if port.meaning.role and known.meaning.role:
             return 0
         return 1
 
@@ -604,23 +603,28 @@ class PlanSearch:
         name = self.known_for(port)
         if name is not None:
             return (Choice("known", name, "", 1.0),)
-        settings = self.settings
         source = value_source(port, self.history)
         givers = self._givers(port, source)
-        if source.sort == "either" and (not givers or givers[0].value < settings.weak):
+        if source.sort == "either" and not self._is_likely(givers):
             source, givers = ValueSource("user", "nothing is likely to produce it"), []
         givers = self._within_reach(port, givers)
         # Filtered here, after classifying: a broken producer does not make its value one that users know.
-        likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
+        likely = [giver for giver in givers if giver.origin not in self.avoid][: self.settings.max_options]
         if not givers and source.sort == "produced":
             source = self._who_has(port) or source
         if not likely and source.sort == "produced":
             source = source._replace(reason=f"{source.reason}, and nothing gives it")
-        # The user is a choice even if the answer is unlikely, so that a search always ends in a chain.
+        return tuple(sorted([*likely, self._asking_user(port, source)], key=self._rank))
+
+    def _is_likely(self, givers: Sequence[Choice]) -> bool:
+        """Return True if the best of some givers is worth a search for a value that the user may know too."""
+        return bool(givers) and givers[0].value >= self.settings.weak
+
+    def _asking_user(self, port: Port, source: ValueSource) -> Choice:
+        """Return the choice to ask the user, which every input has: so a search always ends in a chain."""
+        settings = self.settings
         costs = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
-        question = self._question(port)
-        user = Choice("user", "", "", costs[source.sort], source.reason, source.sort, question)
-        return tuple(sorted([*likely, user], key=self._rank))
+        return Choice("user", "", "", costs[source.sort], source.reason, source.sort, self._question(port))
 
     def _givers(self, port: Port, source: ValueSource) -> list[Choice]:
         """Return the tools that may give an input its value; empty for a value that only the user knows."""
@@ -678,6 +682,11 @@ class PlanSearch:
         if choice.kind == "step":
             return -choice.value * self.settings.delta, choice.origin
         return -choice.value, choice.origin
+
+
+def _is_bare(name: tuple[str, ...]) -> bool:
+    """Return True for a name without an owner, such as `id`."""
+    return len(name) == 1 and name[0] in LEXICON.generic
 
 
 def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
