@@ -545,38 +545,49 @@ class SearchTools(BaseTool):
         deferred: DeferredTools = self.deferred
         navigator, state = deferred.navigator, getattr(runtime, "state", None)
         messages = read_key(state, self.messages_key) or ()
-        config = user = None
+        user = None
         if runtime is not None:
-            config = runtime.config
-            user = user_id_of(config or None, runtime)
-        tools = deferred.searchable(getattr(runtime, "tools", None) or (), thread_id_of(config, runtime))
+            user = user_id_of(runtime.config or None, runtime)
+        tools = deferred.searchable(getattr(runtime, "tools", None) or (), _thread_of(runtime))
         specs: Mapping[str, ToolSpec] = navigator.tools
         if tools:
             specs = deferred.specs(tools)
             navigator.core.catalogue.adopt(specs)
         before = revealed_in(messages)
-        hidden = self._hidden(state, before)
-        names = [name for name in (deferred.names(tools) or specs) if name not in hidden]
+        names = self._names_searched(deferred.names(tools) or specs, state, before)
         reasons = find_tools(navigator, query, names, deferred.options.k, request=_request(messages), user_id=user)
         annotate({"toolmem.node": SEARCH_TOOL, "toolmem.found": len(reasons)})
         event = {"node": SEARCH_TOOL, "query": query, "found": reasons}
         emit(runtime, event, on=navigator.core.events)  # type: ignore[arg-type]
-        lines = []
-        for name, why in reasons.items():
-            # Past runs may name a tool that no longer exists.
-            if name in specs:
-                lines.append(described(specs[name], why))
-        if before:
-            lines.append(f"Found before: {', '.join(before)}.")
-        return "\n".join(lines) or "No tool fits these words. Try other words.", {"revealed": list(reasons)}
+        return _result_text(reasons, specs, before), {"revealed": list(reasons)}
 
-    def _hidden(self, state: Any, before: Iterable[str]) -> set[str]:
-        """Return the tools that a search does not find, given those of earlier searches."""
+    def _names_searched(self, names: Iterable[str], state: Any, before: Iterable[str]) -> list[str]:
+        """Return the names that a search looks through, given the tools that earlier searches found."""
         # Tools of earlier searches are still available: finding them again would be useless.
         hidden = set(before)
         if state is not None:
             hidden.update(left_out_now(state, messages_key=self.messages_key))
-        return hidden
+        return [name for name in names if name not in hidden]
+
+
+def _thread_of(runtime: ToolRuntime[Any, Any] | None) -> str | None:
+    config = None
+    if runtime is not None:
+        config = runtime.config
+    return thread_id_of(config, runtime)
+
+
+def _result_text(reasons: Mapping[str, str], specs: Mapping[str, ToolSpec], before: Iterable[str]) -> str:
+    """Return the answer of a search: a line for each tool, and the names of those that were found before."""
+    lines = []
+    for name, why in reasons.items():
+        # Past runs may name a tool that no longer exists.
+        if name in specs:
+            lines.append(described(specs[name], why))
+    found_before = ", ".join(before)
+    if found_before:
+        lines.append(f"Found before: {found_before}.")
+    return "\n".join(lines) or "No tool fits these words. Try other words."
 
 
 def _request(messages: Iterable[Any]) -> str:
@@ -638,25 +649,15 @@ class RevealTools(Step["Navigator"]):
         tools: Iterable[Any] = call.offered
         if self.given is not None:
             tools = self.given
-        hidden = set(self.deferred.names(tools)) - call.left_out.keys() - revealed_in(call.messages).keys()
-        if not hidden:
+        votes = self._votes(call, tools)
+        if not votes:
             return NO_OUTPUT
-        precedents = self.method.tool_search.precedents(call.user_id)
-        if precedents is None:
-            return NO_OUTPUT
-        votes = precedents.votes(self.core.read(call.messages, call.thread_id).request)
         specs = self.deferred.specs(tools)
-        likely = []
-        for name, vote in votes.items():
-            if vote >= LEAST_VOTE and name in hidden and name in specs:
-                likely.append(name)
-        if not likely:
-            return NO_OUTPUT
 
         def most_votes_first(name: str) -> tuple[float, str]:
             return -votes[name], name
 
-        names = sorted(likely, key=most_votes_first)[: self.deferred.options.k]
+        names = sorted(votes, key=most_votes_first)[: self.deferred.options.k]
         return StepOutput(
             lines=[Line(described(specs[name]), name) for name in names],
             head="Runs with similar requests called these tools; call_tool calls them, search_tools finds others:",
@@ -664,3 +665,15 @@ class RevealTools(Step["Navigator"]):
             event={"revealed": names},
             notes={"toolmem.revealed": len(names)},
         )
+
+    def _votes(self, call: Call, tools: Iterable[Any]) -> dict[str, float]:
+        """Return the hidden tools that most similar requests called, with their share of the votes."""
+        hidden = set(self.deferred.names(tools)) - call.left_out.keys() - revealed_in(call.messages).keys()
+        if not hidden:
+            return {}
+        precedents = self.method.tool_search.precedents(call.user_id)
+        if precedents is None:
+            return {}
+        callable_now = hidden & self.deferred.specs(tools).keys()
+        votes = precedents.votes(self.core.read(call.messages, call.thread_id).request)
+        return {name: vote for name, vote in votes.items() if vote >= LEAST_VOTE and name in callable_now}

@@ -283,7 +283,7 @@ class NaviSteps:
             record = begun(new_record(request), messages[at + 1 :], self.specs)
         context = self._context(state, config)
         found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
-        record = {**with_retrieved(record, found)[0], "queries": []}
+        record = {**with_retrieved(record, found), "queries": []}
         self._tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 

@@ -371,15 +371,24 @@ def problem_of(decision: NaviDecision) -> str:
     if len(parts) > DECIDER_LIMITS.intents:
         return f"there are {len(parts)} sub-intents; at most {DECIDER_LIMITS.intents} at a time"
     for number, part in enumerate(parts):
-        place = f"sub_intents.{number}"
-        if part.action in ("answer", "clarify") and not part.text.strip():
-            return f"{place}: {part.action} needs text"
-        if part.action == "retrieve" and not part.query:
-            return f"{place}: retrieve needs a recall description"
-        if part.action == "execute" and not part.api.strip():
-            return f"{place}: execute needs the name of an api"
-        if part.action == "execute" and part.arguments is None:
-            return f"{place}: parameters is not the text of a JSON object"
+        problem = _problem_of_part(part)
+        if problem:
+            return f"sub_intents.{number}: {problem}"
+    return ""
+
+
+def _problem_of_part(part: SubIntent) -> str:
+    """Return the field that the action of a part needs and that is missing; "" if the part is complete."""
+    if part.action == "execute":
+        if not part.api.strip():
+            return "execute needs the name of an api"
+        if part.arguments is None:
+            return "parameters is not the text of a JSON object"
+    elif part.action == "retrieve":
+        if not part.query:
+            return "retrieve needs a recall description"
+    elif not part.text.strip():
+        return f"{part.action} needs text"
     return ""
 
 

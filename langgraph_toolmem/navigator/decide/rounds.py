@@ -98,11 +98,8 @@ def decided(
             notes += _add_call(part, record, specs, pending, new_id)
         elif part.action == "clarify":
             pending["questions"].append(part.text.strip())
-        # The same words find the same tools: without this rule a decider that repeats them would never end.
-        elif part.action == "retrieve" and part.query in record["queries"]:
-            notes.append(f"This was searched for before, with nothing new: {_short(part.query)}")
-        elif part.action == "retrieve" and part.query not in pending["queries"]:
-            pending["queries"].append(part.query)
+        elif part.action == "retrieve":
+            notes += _add_query(part, record, pending)
     waiting = []
     for part in later:
         line = f"[{part.rank}] {_short(part.intent)}: {part.action} {part.api}"
@@ -118,6 +115,16 @@ def decided(
         "history": [*earlier, made],
         "pending": pending,
     }
+
+
+def _add_query(part: SubIntent, record: NaviRecord, pending: Pending) -> list[str]:
+    """Add a search for tools to the pending ones; return the reason if it was made before."""
+    # The same words find the same tools: without this rule a decider that repeats them would never end.
+    if part.query in record["queries"]:
+        return [f"This was searched for before, with nothing new: {_short(part.query)}"]
+    if part.query not in pending["queries"]:
+        pending["queries"].append(part.query)
+    return []
 
 
 def _idle_after(record: NaviRecord, pending: Pending) -> int:
@@ -139,27 +146,33 @@ def _add_call(
 ) -> list[str]:
     """Add a call to the pending ones; return the reason if it must not be made."""
     tool, args = part.api.strip(), part.arguments or {}
+    reason = _why_not(tool, args, record, specs)
+    if reason:
+        return [reason]
+    # A model may decide the same call twice in one round.
+    if not any(_same(other, tool, args) for other in pending["calls"]):
+        pending["calls"].append(DecidedCall(id=new_id(), tool=tool, args=args, intent=part.query))
+    return []
+
+
+def _why_not(tool: str, args: Mapping[str, Any], record: NaviRecord, specs: Mapping[str, ToolSpec]) -> str:
+    """Return why a call must not be made, for the decider; "" if it may."""
     # The prompt says all of this, but a model may ignore it.
     if tool in record["failed"]:
         why = indented(shortened(record["failed"][tool], 200))
-        return [f"{tool} was not called: it failed before ({why})."]
+        return f"{tool} was not called: it failed before ({why})."
     if tool not in record["candidates"] or tool not in specs:
-        return [f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve."]
+        return f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve."
     problem = specs[tool].problem(args)
     # Refused here: the error of a call with wrong arguments would disable the tool.
     if problem:
         names = ", ".join(specs[tool].properties) or "none"
-        return [f"{tool} was not called: {problem}. Its parameters: {names}."]
+        return f"{tool} was not called: {problem}. Its parameters: {names}."
     before = _done_before(record["outcomes"], tool, args, specs)
     if before is not None:
         result = f"{before['status']}: {indented(before['result'])}"
-        return [f"{call_line(tool, args)} was made before and is not made again: {result}"]
-    for other in pending["calls"]:
-        # A model may decide the same call twice in one round.
-        if _same(other, tool, args):
-            return []
-    pending["calls"].append(DecidedCall(id=new_id(), tool=tool, args=args, intent=part.query))
-    return []
+        return f"{call_line(tool, args)} was made before and is not made again: {result}"
+    return ""
 
 
 def _same(call: DecidedCall | CallOutcome, tool: str, args: Mapping[str, Any]) -> bool:
@@ -194,12 +207,19 @@ def _may_have_changed(tools: Iterable[str], specs: Mapping[str, ToolSpec]) -> bo
     return False
 
 
+class Observation(NamedTuple):
+    """The record after the results of a round, and the calls whose tools failed."""
+
+    record: NaviRecord
+    broken: list[DecidedCall]
+
+
 def observed(
     record: NaviRecord,
     answers: Sequence[ToolMessage],
     found: Sequence[Retrieved] = (),
     said: Sequence[str] = (),
-) -> tuple[NaviRecord, list[DecidedCall]]:
+) -> Observation:
     """Return the record after the pending requests were done, and the calls whose tools failed."""
     pending = record["pending"]
     after, broken = _with_answers(record, {answer.tool_call_id: answer for answer in answers})
@@ -211,21 +231,22 @@ def observed(
     after = _without_failed(_noted(after, lines))
     anything_new = False
     for retrieved in found:
-        after, new = with_retrieved(after, retrieved)
+        is_new = _is_new(after, retrieved)
+        anything_new |= is_new
         outcome = "found nothing new"
-        if new:
-            anything_new = True
+        if is_new:
             outcome = f"found {', '.join(retrieved['tools'])}"
+        after = with_retrieved(after, retrieved)
         after = _noted(after, [f"Searched for an API ({_short(retrieved['query'])}): {outcome}."])
     only_searched = bool(found) and not (pending["calls"] or pending["questions"])
     if only_searched and anything_new:
         after = {**after, "idle": 0}
     elif only_searched:
         after = {**after, "idle": record["idle"] + 1}
-    return after, broken
+    return Observation(after, broken)
 
 
-def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> tuple[NaviRecord, list[DecidedCall]]:
+def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> Observation:
     """Return the record after the pending calls, without pending requests, and the calls whose tools failed."""
     calls, outcomes = record["pending"]["calls"], list(record["outcomes"])
     lines: list[str] = []
@@ -249,7 +270,7 @@ def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> tup
             failed.setdefault(ran["tool"], shortened(text, ROUND_LIMITS.error))
             broken.setdefault(ran["tool"], ran)
     after: NaviRecord = {**record, "outcomes": outcomes, "failed": failed, "pending": nothing_pending()}
-    return _noted(after, lines), list(broken.values())
+    return Observation(_noted(after, lines), list(broken.values()))
 
 
 def _executed(call: DecidedCall, answer: ToolMessage | None) -> DecidedCall:
@@ -282,13 +303,22 @@ def _outcome(answer: ToolMessage | None) -> tuple[CallStatus, str]:
     return "refused", text
 
 
-def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bool]:
-    """Put the result of a search first; return True if it has a new candidate.
+def _working(record: NaviRecord, found: Retrieved) -> list[str]:
+    """Return the tools of a search without the failed ones."""
+    return [tool for tool in found["tools"] if tool not in record["failed"]]
+
+
+def _is_new(record: NaviRecord, found: Retrieved) -> bool:
+    """Return True if a search has a new candidate."""
+    return not set(_working(record, found)).issubset(record["candidates"])
+
+
+def with_retrieved(record: NaviRecord, found: Retrieved) -> NaviRecord:
+    """Return the record with the result of a search as its first candidates and chains.
 
     If there are too many candidates, tools of chains and used tools are removed last. The best chain is never cut.
     """
-    tools = [tool for tool in found["tools"] if tool not in record["failed"]]
-    is_new = not set(tools).issubset(record["candidates"])
+    tools = _working(record, found)
     chains = list(found["chains"])
     for earlier in record["chains"]:
         if earlier not in found["chains"]:
@@ -302,13 +332,12 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
         most = 2 * MAX_CANDIDATES
     if chains:
         most = max(most, len(tools_of(chains[0])))
-    after: NaviRecord = {
+    return {
         **record,
         "candidates": list(dict.fromkeys(candidates))[:most],
         "chains": chains,
         "queries": [*record["queries"], found["query"]],
     }
-    return after, is_new
 
 
 def _first_candidates(known: Collection[str], chains: Iterable[Mapping[str, Any]], record: NaviRecord) -> list[str]:
@@ -323,7 +352,7 @@ def _first_candidates(known: Collection[str], chains: Iterable[Mapping[str, Any]
 def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> NaviRecord:
     """Return the record with the replacement after a failure: its chain comes first, and the decider sees it."""
     if found is not None:
-        record, _ = with_retrieved(record, found)
+        record = with_retrieved(record, found)
     text = _route_text(route, found)
     return {**_noted(record, [text]), "routes": [*record["routes"], route]}
 
@@ -376,9 +405,8 @@ def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[st
                 calls.append(DecidedCall(id=str(call["id"]), tool=call["name"], args=call["args"], intent=""))
     pending: Pending = {**nothing_pending(), "calls": calls}
     before: NaviRecord = {**record, "pending": pending, "history": [DecisionRecord(decided=[], observed=[])]}
-    after, _ = observed(before, list(answers.values()))
     # The outcomes of these calls are known, their decisions are not.
-    return {**after, "history": []}
+    return {**observed(before, list(answers.values())).record, "history": []}
 
 
 def _noted(record: NaviRecord, lines: Sequence[str]) -> NaviRecord:
@@ -414,6 +442,13 @@ class CallContext(NamedTuple):
     user_id: str | None
 
 
+class Rerouted(NamedTuple):
+    """The replacement of a failed call, and the tools for it; None if there are none."""
+
+    route: Route
+    found: Retrieved | None
+
+
 class Retriever:
     """The searches of one subgraph. A search that raises is logged once and returns no tools."""
 
@@ -446,36 +481,39 @@ class Retriever:
     def _others(self, allowed: Collection[str], known: Collection[str]) -> list[str]:
         return [name for name in self._specs if name in allowed and name not in known]
 
-    def reroute(
-        self, before: NaviRecord, after: NaviRecord, call: DecidedCall, context: CallContext
-    ) -> tuple[Route, Retrieved | None]:
+    def reroute(self, before: NaviRecord, after: NaviRecord, call: DecidedCall, context: CallContext) -> Rerouted:
         """Return the replacement of a failed call: an equivalent tool, another way from upstream, or a new search."""
         tool = call["tool"]
         working = [name for name in context.allowed if name not in after["failed"]]
         similar = self._similar(tool, frozenset(working))
         chain = self._broken(before, tool, context)
-        way = Recombination("none")
+        other = Recombination("none")
         had: set[str] = set()
         if chain is not None:
-            way = self._recombined(chain, after, context)
-            had = {*chain.tools, way.fallback}
-        if way.way != "none" and way.chain is not None and self._careful(way.chain.tools, had):
-            tools = list(way.chain.tools)
+            other = self._recombined(chain, after, context)
+            had = {*chain.tools, other.fallback}
+        if other.way != "none" and other.chain is not None and self._careful(other.chain.tools, had):
+            tools = list(other.chain.tools)
             others = [name for name in similar if name not in tools]
-            route = Route(failed=tool, way=way.way, fallback=way.fallback, chain=tools, similar=others)
-            return route, retrieved_of(f"in place of {tool}", way.plan, others)
+            route = Route(failed=tool, way=other.way, fallback=other.fallback, chain=tools, similar=others)
+            return Rerouted(route, retrieved_of(f"in place of {tool}", other.plan, others))
+        return self._by_fresh_search(after, call, context, similar, had)
+
+    def _by_fresh_search(
+        self, after: NaviRecord, call: DecidedCall, context: CallContext, similar: list[str], had: Collection[str]
+    ) -> Rerouted:
+        """Return the tools of a new search in place of a failed call; `had` are steps of its chain."""
+        tool = call["tool"]
         fresh = self._fresh(after, call, context, similar)
         if not fresh["tools"]:
-            return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
-        chains = []
+            return Rerouted(Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None)
         # Otherwise a failed look-up of an order's number could create a new order.
-        for plain in fresh["chains"]:
-            if self._careful(tools_of(plain), had):
-                chains.append(plain)
+        chains = [plain for plain in fresh["chains"] if self._careful(tools_of(plain), had)]
         first: list[str] = []
         if chains:
             first = tools_of(chains[0])
-        return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), {**fresh, "chains": chains}
+        route = Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar)
+        return Rerouted(route, {**fresh, "chains": chains})
 
     def _recombined(self, chain: Chain, after: NaviRecord, context: CallContext) -> Recombination:
         with self._errors:
@@ -667,10 +705,7 @@ def _marked(answer: Any, call: Mapping[str, Any], ran: list[dict[str, Any]]) -> 
 def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
     """Return a tool's answer of any kind with a mark on the message that answers the call."""
     if isinstance(answer, ToolMessage):
-        # "Never ran" is only for errors: a guard that answers from a cache has answered.
-        if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
-            return answer
-        return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, GUARD_MARK: dict(mark)}})
+        return _with_mark(answer, mark, call_id)
     # `ToolNode` takes a list of messages and Commands, too, and a Command has its messages among its updates.
     if isinstance(answer, list):
         return [_with(part, mark, call_id) for part in answer]
@@ -678,3 +713,10 @@ def _with(answer: Any, mark: Mapping[str, Any], call_id: str) -> Any:
         update = {key: _with(value, mark, call_id) for key, value in answer.update.items()}
         return Command(graph=answer.graph, update=update, resume=answer.resume, goto=answer.goto)
     return answer
+
+
+def _with_mark(answer: ToolMessage, mark: Mapping[str, Any], call_id: str) -> ToolMessage:
+    # "Never ran" is only for errors: a guard that answers from a cache has answered.
+    if answer.tool_call_id != call_id or ("ran" in mark and answer.status != "error"):
+        return answer
+    return answer.model_copy(update={"additional_kwargs": {**answer.additional_kwargs, GUARD_MARK: dict(mark)}})
