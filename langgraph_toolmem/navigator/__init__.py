@@ -2,8 +2,9 @@
 
 NaviAgent (arXiv 2506.19500) has two levels. The lower one is here: a graph of tools and parameters says who can give
 what to whom. Parameters that mean the same are one node; links come from schemas and from what runs have shown. A
-search goes backward from the tools that a request is about until every input is known or produced. The graph evolves:
-tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
+search goes backward from the tools that a request is about until every input is known or produced. The host may prune
+tools that fail (`Navigator.prune`) and let weights follow recent use (`propagate`). The upper level, a model that
+decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: tools, parameters that they share, and the links between them
 ``tool_search``   the tools that fit a request; ``precedents``: those that similar requests called
@@ -15,6 +16,8 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 
 Here: `Navigator`, and the search and the graph that it keeps up to date. Both are made at their first use, so that a
 memory without plans loads neither numpy nor the graph.
+
+[P] marks a rule of the paper, [R] our reading where the paper says too little, [O] our own choice.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ LEAST_TARGET: Final = 0.3
 on public requests a bound of 0.05 lost a fifth of the needed tools where there are few, and of 20 it saved a half."""
 
 FRESH_SECONDS: Final = 1.0
-"""Counts of the evidence graph are read anew at most this often."""
+"""Age from which the counts of past runs are read again."""
 
 
 class ScopedRuns(NamedTuple):

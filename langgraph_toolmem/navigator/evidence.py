@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -455,25 +455,15 @@ class NavigatorSources:
         transitions: Counter[tuple[str, str]] = Counter()
         for link in view.edges:
             transitions[link.source, link.target] += link.ok
-        weights: dict[tuple[str, str], float] = {}
-        for target, sources in decided.items():
-            for source, weight in sources.items():
-                weights[source, target] = weight
-        flows = _flows_of(view)
-        for flow in flows:
-            edge = flow.source, flow.target
-            # A decided weight scales the flows along its link in the same proportion.
-            if edge in weights and transitions[edge] > 0:
-                flows[flow] *= weights[edge] * uses.get(flow.target, 0.0) / transitions[edge]
-        return History(
+        counted = History(
             uses=uses,
             failures=failures,
             recent={tool: ToolCalls(use.calls, use.failures) for tool, use in recent.items()},
             transitions=transitions,
-            flows=flows,
+            flows=_flows_of(view),
             given=given,
-            weights=weights,
         )
+        return _with_weights(counted, decided)
 
     def recent(self, days: float) -> dict[str, RecentUse]:
         """Return the uses of each tool on the last days."""
@@ -529,6 +519,24 @@ def _same_specs(tools: Mapping[str, ToolSpec], others: Mapping[str, ToolSpec]) -
     if len(tools) != len(others):
         return False
     return all(others.get(name) is spec for name, spec in tools.items())
+
+
+def _with_weights(counted: History, decided: Mapping[str, Mapping[str, float]]) -> History:
+    """Return counts with the decided weights of links, {target: {source: weight}}, in place of the counted ones."""
+    weights: dict[tuple[str, str], float] = {}
+    for target, sources in decided.items():
+        for source, weight in sources.items():
+            weights[source, target] = weight
+    if not weights:
+        return counted
+    flows = dict(counted.flows)
+    for flow, count in flows.items():
+        edge = flow.source, flow.target
+        transitions = counted.transitions.get(edge, 0)
+        # A decided weight scales the flows along its link in the same proportion.
+        if edge in weights and transitions > 0:
+            flows[flow] = count * (weights[edge] * counted.uses.get(flow.target, 0.0) / transitions)
+    return replace(counted, flows=flows, weights=weights)
 
 
 def _given_by(graph: ToolGraph) -> dict[tuple[str, str], float]:

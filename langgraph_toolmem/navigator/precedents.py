@@ -6,8 +6,9 @@ An episode is one user message with its consequences: the request, and the calle
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -110,19 +111,19 @@ class Precedents:
             near = self._requests.nearest(words)
             votes: defaultdict[str, float] = defaultdict(float)
             total = VOTES.doubt
-            voters = 0
-            for number in np.argsort(-near, kind="stable"):
-                if voters == VOTES.nearest:
-                    break
-                # Removed, or without a word in common.
-                if not self._tools[number] or not near[number]:
-                    continue
-                voters += 1
+            for number in islice(self._voters(near), VOTES.nearest):
                 weight = float(near[number]) ** VOTES.sharpness
                 total += weight
                 for tool in self._tools[number]:
                     votes[tool] += weight
             return {tool: weight / total for tool, weight in votes.items()}
+
+    def _voters(self, near: Floats) -> Iterator[int]:
+        """Yield the numbers of the requests that share words with a new one, the most similar first."""
+        for number in np.argsort(-near, kind="stable"):
+            # An index does not remove texts: those of removed episodes have no tools.
+            if self._tools[number] and near[number]:
+                yield number
 
     def lift(self, request: str) -> dict[str, float]:
         """Return the additions to the logarithm of the odds that `ToolSearcher.search` takes as `lift`."""

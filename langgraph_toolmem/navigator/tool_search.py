@@ -379,10 +379,7 @@ class ToolSearcher:
         """Set the tools: others are removed, new and changed ones are read."""
         with self._lock:
             outdated = self._outdated(tools)
-            for name in outdated:
-                self._wording.forget(self.specs.pop(name))
-                self._names[self._numbers.pop(name)] = ""
-                self._vectors.pop(name, None)
+            self._drop(outdated)
             new = [spec for name, spec in tools.items() if name not in self.specs]
             if not new and not outdated:
                 return
@@ -397,6 +394,12 @@ class ToolSearcher:
             for spec in new:
                 self._enter(spec)
             self._arrays = None
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._wording.forget(self.specs.pop(name))
+            self._names[self._numbers.pop(name)] = ""
+            self._vectors.pop(name, None)
 
     def _outdated(self, tools: Mapping[str, ToolSpec]) -> list[str]:
         """Return the names of the known tools that were removed or changed."""
@@ -460,16 +463,13 @@ class ToolSearcher:
             if not self.specs:
                 return []
             ranking = self._ranked(request, cosines)
+            self._add_lift(ranking, lift or {})
             scores, fits = ranking.scores, ranking.fits
-            for name, more in (lift or {}).items():
-                if name in self._numbers:
-                    scores[self._numbers[name]] += more
-                    # A tool that similar requests called is found without a common word.
-                    fits[self._numbers[name]] |= more > 0
             if available is not None:
                 fits &= self._among(available)
             fits &= ~self._among(exclude)
             candidates = np.flatnonzero(fits)
+            # Only the best: the order in which tools complete a set is found by comparing all of them at each step.
             candidates = candidates[np.argsort(-scores[candidates], kind="stable")[: max(CANDIDATES, 2 * k)]]
             chosen = candidates[completing(scores[candidates], ranking.near[:, candidates], k)]
             hits = []
@@ -478,6 +478,15 @@ class ToolSearcher:
                 score = probability(ranking.score.slope * float(scores[number]) + ranking.score.intercept)
                 hits.append(ToolHit(spec.name, score, kit_name(spec)))
             return hits
+
+    def _add_lift(self, ranking: Ranking, lift: Mapping[str, float]) -> None:
+        """Add further evidence for tools to a ranking."""
+        for name, more in lift.items():
+            number = self._numbers.get(name)
+            if number is not None:
+                ranking.scores[number] += more
+                # A tool that similar requests called is found without a common word.
+                ranking.fits[number] |= more > 0
 
     def scores(self, query: str) -> dict[str, float]:
         """Return the score of every tool for a request, all 0 if it has no telling word."""
@@ -577,6 +586,10 @@ class ToolSearcher:
                 self._warned = True
                 log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
             return None
+        return self._cosines_with(pieces)
+
+    def _cosines_with(self, pieces: Floats) -> Floats | None:
+        """Return (P, N) cosines of pieces (P, D) with the tools' vectors; None if these have another dimension."""
         with self._lock:
             # A tool that was added while the embedder worked has no vector yet.
             nothing = np.zeros(pieces.shape[1], dtype=np.float32)

@@ -184,21 +184,28 @@ def _decide(situation: Situation) -> Decision:
     if not ranked:
         return Decision(None, Refusal("nothing_seen", "no tool has been seen after the last tools of this run"))
     # The best one or none: the paper does not go on with the second where the first cannot be filled.
-    score, tool = ranked[0]
+    best, *lower_ones = ranked[:MAX_OPTIONS]
     lower = Refusal("low_confidence", "another tool scores higher")
-    others = tuple(Option(name, (), value, lower) for value, name in ranked[1:MAX_OPTIONS])
-    if score <= policy.threshold:
-        refused = Refusal("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
-    elif tool not in situation.specs:
-        refused = Refusal("unknown_tool", f"{tool} is not among the tools")
-    else:
-        arguments = fill(situation.graph, state, situation.specs[tool], policy)
-        if isinstance(arguments, FilledArguments):
-            window = " → ".join(state.tools[-policy.window :])
-            evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}."
-            return _proposed(situation, policy, tool, score, evidence, arguments, others)
-        refused = Refusal("no_value", f"nothing in this run fills {arguments} of {tool}")
-    return Decision(None, refused, (Option(tool, (), score, refused), *others))
+    others = tuple(Option(other.tool, (), other.score, lower) for other in lower_ones)
+    arguments = _arguments_of(best, situation, policy)
+    if isinstance(arguments, Refusal):
+        return Decision(None, arguments, (Option(best.tool, (), best.score, arguments), *others))
+    window = " → ".join(state.tools[-policy.window :])
+    evidence = f"After {window}, {best.tool} has score {best.score:.2f} (CIPS), above {policy.threshold:.2f}."
+    return _proposed(situation, policy, best.tool, best.score, evidence, arguments, others)
+
+
+def _arguments_of(best: ScoredTool, situation: Situation, policy: PaperPolicy) -> FilledArguments | Refusal:
+    """Return the arguments of the best candidate, or why it is not called."""
+    tool = best.tool
+    if best.score <= policy.threshold:
+        return Refusal("low_confidence", f"score {best.score:.2f} of {tool} is not above {policy.threshold:.2f}")
+    if tool not in situation.specs:
+        return Refusal("unknown_tool", f"{tool} is not among the tools")
+    arguments = fill(situation.graph, situation.state, situation.specs[tool], policy)
+    if isinstance(arguments, FilledArguments):
+        return arguments
+    return Refusal("no_value", f"nothing in this run fills {arguments} of {tool}")
 
 
 def _recovery(situation: Situation, policy: PaperPolicy) -> Decision | None:
@@ -307,29 +314,35 @@ def _failed_in(chain: Sequence[float]) -> bool:
     return shortcut_failed > shortcut_ok + model_ok
 
 
+class ScoredTool(NamedTuple):
+    """A candidate with its CIPS."""
+
+    score: float
+    tool: str
+
+
 def scores(
     graph: ToolGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
-) -> list[tuple[float, str]]:
+) -> list[ScoredTool]:
     """Return CIPS (2 to 5) of every candidate, best first. Tools with equal scores are in alphabetical order."""
     weight_of = weights(graph, tools, policy.window)
     total = sum(weight_of.values())
     if total <= 0:
         return []
     icf = 1 - policy.kappa ** (-total)
-    ranked: list[tuple[float, str]] = []
+    ranked: list[ScoredTool] = []
     for tool, weight in weight_of.items():
         freq = weight / total * icf
         ctx = 0.0
         # The similarity asks an embedder, so it is left out where it has no weight.
         if intuition and policy.alpha:
             ctx = similarity(intuition, tool)
-        ranked.append(((1 - policy.alpha) * freq + policy.alpha * ctx, tool))
+        ranked.append(ScoredTool((1 - policy.alpha) * freq + policy.alpha * ctx, tool))
     return sorted(ranked, key=_highest_first)
 
 
-def _highest_first(ranked: tuple[float, str]) -> tuple[float, str]:
-    score, tool = ranked
-    return -score, tool
+def _highest_first(scored: ScoredTool) -> tuple[float, str]:
+    return -scored.score, scored.tool
 
 
 # --- arguments ---
@@ -399,12 +412,18 @@ def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> An
     span = state.user.find(" ".join(words))
     if span is None:
         return ABSENT
-    first, last = span[1] + 1, len(state.user.words) - 1
-    if first > last:
+    _start, end = span
+    return _word_at(end + 1, schema, state)
+
+
+def _word_at(place: int, schema: Mapping[str, Any], state: RunState) -> Any:
+    """Return the value of the word at a place of the goal, or of the word after it if it is "is", ":" or "="."""
+    last = len(state.user.words) - 1
+    if place > last:
         return ABSENT
-    if state.user.words[first] in ("is", ":", "=") and first < last:
-        first += 1
-    return fit(state.user.span(first, first), schema)
+    if place < last and state.user.words[place] in ("is", ":", "="):
+        place += 1
+    return fit(state.user.span(place, place), schema)
 
 
 __all__ = ["Environment", "PaperPolicy", "decide", "fill", "pace", "scores", "weights"]

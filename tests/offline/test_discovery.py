@@ -532,7 +532,7 @@ def test_arguments_that_cannot_work_are_rejected() -> None:
     for make, match in [
         (lambda: Discovery(Rooms, TASKS), "model="),
         (lambda: searched(Rooms, workers=0), "workers"),
-        (lambda: searched(Rooms, [TASK, TASK]), "same id"),
+        (lambda: searched(Rooms, [TASK, TASK]), "different ids"),
         (lambda: searched(lambda: object()), "An environment needs tools"),
         (lambda: searched(Empty), "no tools"),
         (lambda: searched(Raw).run(), "must return a ToolObservation, got dict"),

@@ -6,8 +6,8 @@ finally by the user. Children mix the genes of two parents and change with proba
 parent if it is fitter, or with probability e^(Δ/(T·spread)). T falls by the cooling factor each generation. The best
 candidate of all generations is the answer [R].
 
-By default the search is `plan.alphabeta`, which is exact by another measure: the reliability of a chain. Share of
-recorded calls whose producers are all in the best chain:
+By default the search is `plan.search.alpha_beta`, by another measure: the reliability of a chain. Share of recorded
+calls whose producers are all in the best chain:
 
 | | the paper (`strategy="annealing"`) | the default (`"alpha_beta"`) |
 |---|---|---|
@@ -22,11 +22,11 @@ The paper finds the heuristic search 2.4 points better than alpha–beta.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from langgraph_toolmem.navigator.plan.search import (
     Assignment,
@@ -89,14 +89,10 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = ne
         expired: returns True if time is up. At least one candidate is tried.
     """
     cooling = Cooling()
-    # The first one takes the best option of each input; the others differ from it in about half of them.
-    candidates = [_born(problem, {}, random)]
-    while len(candidates) < cooling.population and not expired():
-        candidates.append(_born(problem, {}, random, changed=0.5))
+    candidates = _first_generation(problem, cooling.population, random, expired)
     nodes = len(candidates)
-    best = candidates[0]
-    for candidate in candidates:
-        best = _fitter(best, candidate)
+    # Of equally fit ones the first: `max` keeps it.
+    best = max(candidates, key=attrgetter("fitness"))
     temperature, cut_short = cooling.start, False
     while temperature > cooling.coldest and not cut_short:
         for index, parent in enumerate(candidates):
@@ -114,6 +110,17 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = ne
         temperature *= cooling.factor
     # A candidate's used genes decode to its own draft: without a change, no new candidate is decoded.
     return Solution(best.draft, best.fitness, cut_short, nodes)
+
+
+def _first_generation(
+    problem: PlanSearch, size: int, random: Random, expired: Callable[[], bool]
+) -> list[GeneCandidate]:
+    """Return so many candidates, fewer if time is up. The first one takes the best option of each input."""
+    candidates = [_born(problem, {}, random)]
+    while len(candidates) < size and not expired():
+        # They differ from the first one in about half of the inputs [R].
+        candidates.append(_born(problem, {}, random, changed=0.5))
+    return candidates
 
 
 def _replaces(child: GeneCandidate, parent: GeneCandidate, scale: float, random: Random) -> bool:
@@ -138,20 +145,27 @@ def _born(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.
         start = genes.get(port.key, 0)
         if len(options) > 1 and random.random() < changed:
             start = random.randrange(len(options))
-        # A gene that cannot be used is replaced by the next usable option; after the last comes the first.
-        for place in range(start, start + len(options)):
-            index = place % len(options)
-            choice = options[index]
-            draft[port.key] = choice
-            if choice.kind == "step" and step_depths(draft, problem.target, problem.settings.depth) is None:
-                del draft[port.key]  # a circle, or too deep
-                continue
-            taken[port.key] = index
-            if choice.kind == "step" and choice.origin not in steps:
-                steps.add(choice.origin)
-                waiting += problem.needs(choice.origin)
-            break
+        taken[port.key] = _settle(port, options, start, draft, problem)
+        choice = options[taken[port.key]]
+        if choice.kind == "step" and choice.origin not in steps:
+            steps.add(choice.origin)
+            waiting += problem.needs(choice.origin)
     return GeneCandidate(taken, draft, fitness(draft, problem))
+
+
+def _settle(port: Port, options: Sequence[Choice], start: int, draft: Assignment, problem: PlanSearch) -> int:
+    """Put the first usable option of an input into a draft, and return its position.
+
+    A gene that cannot be used is replaced by the next option; after the last comes the first. A known value or the user
+    is an option of each input, and usable at any depth.
+    """
+    for place in range(start, start + len(options)):
+        index = place % len(options)
+        choice = draft[port.key] = options[index]
+        # Without depths the draft has a circle, or is too deep.
+        if choice.kind != "step" or step_depths(draft, problem.target, problem.settings.depth) is not None:
+            return index
+    raise AssertionError(f"{port.tool}.{port.path} has no option besides other steps")
 
 
 def _mixed(one: Genes, other: Genes, random: Random) -> Genes:
@@ -176,28 +190,48 @@ def fitness(draft: Assignment, problem: PlanSearch) -> float:
     depth = problem.settings.depth
     levels = step_depths(draft, problem.target, depth) or {problem.target: 0}
     others = len(levels) - 1
+    compactness = 1.0
+    if others:
+        compactness = sum([1 / level for level in levels.values() if level]) / others
+    inputs = _inputs_of(draft)
+    deepest = max(levels.values()) / max(1, depth)
+    complexity = min(1.0, others / WIDEST)
+    parts = compactness + inputs.share - deepest + inputs.mean_weight - complexity
+    return WEIGHT_OF_A_PART * parts - PENALTY * inputs.wrong
+
+
+class _InputParts(NamedTuple):
+    """The parts of the fitness that the inputs of a chain give.
+
+    Attributes:
+        share: of the answerable inputs.
+        mean_weight: of the inputs that are not the user's own.
+        wrong: questions for values that only a system knows.
+    """
+
+    share: float
+    mean_weight: float
+    wrong: int
+
+
+def _inputs_of(draft: Assignment) -> _InputParts:
     given = [choice for choice in draft.values() if choice.kind != "user"]
     asked = _asked(draft)
-    share_given = float(len(given))
+    answerable = float(len(given))
     weights = [choice.value for choice in given]
     wrong = 0
     for choice in asked:
-        share_given += ANSWERED[choice.sort]
+        answerable += ANSWERED[choice.sort]
         # The mean weight is over the inputs that are not the user's own: a question for one of these weighs 0.
         if choice.sort != "user":
             weights.append(0.0)
-        if choice.sort == "produced":
-            wrong += 1
-    compactness = share = mean_weight = 1.0
-    if others:
-        compactness = sum([1 / level for level in levels.values() if level]) / others
+        wrong += choice.sort == "produced"
+    share = mean_weight = 1.0
     if asked or given:
-        share = share_given / (len(asked) + len(given))
+        share = answerable / (len(asked) + len(given))
     if weights:
         mean_weight = sum(weights) / len(weights)
-    deepest = max(levels.values()) / max(1, depth)
-    complexity = min(1.0, others / WIDEST)
-    return WEIGHT_OF_A_PART * (compactness + share - deepest + mean_weight - complexity) - PENALTY * wrong
+    return _InputParts(share, mean_weight, wrong)
 
 
 def _asked(draft: Assignment) -> list[Choice]:

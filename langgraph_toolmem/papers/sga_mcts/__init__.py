@@ -47,6 +47,7 @@ import logging
 import os
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -225,9 +226,7 @@ class Discovery:
             raise ConfigurationError(f"`workers` must be a whole number from 1, got {workers!r}.")
         if (model is None) == (policy is None):
             raise ConfigurationError("Discovery needs either a chat model, model=, or a policy=.")
-        # The id seeds the search and names its outcome.
-        if len({task.id for task in tasks}) < len(tasks):
-            raise ConfigurationError("Two tasks have the same id.")
+        _check_ids(tasks)
         self.tasks = list(tasks)
         self.settings = settings or SearchSettings()
         self._make, self._model, self._policy, self._judge = environment, model, policy, judge
@@ -237,10 +236,7 @@ class Discovery:
         self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
         if not self.specs:
             raise ConfigurationError("The environment has no tools.")
-        self._reads: set[str] = set()
-        for name, spec in self.specs.items():
-            if side_effects(spec) == "reads":
-                self._reads.add(name)
+        self._reads = {name for name, spec in self.specs.items() if side_effects(spec) == "reads"}
         self._file: Path | None = None
         if folder is not None:
             self._file = Path(folder) / FILE
@@ -527,6 +523,13 @@ class Discovery:
         except OSError as error:
             self._stop.set()
             raise StorageError(f"{self._file} cannot be written: {error}") from error
+
+
+def _check_ids(tasks: Sequence[Task]) -> None:
+    """Raise ConfigurationError if two tasks have the same id, which seeds the search and names its outcome."""
+    twice = [task_id for task_id, count in Counter([task.id for task in tasks]).items() if count > 1]
+    if twice:
+        raise ConfigurationError(f"`tasks` must have different ids, got {twice[0]!r} twice.")
 
 
 def run_of(task: Task, path: Sequence[Transition], answer: str = "") -> Run:

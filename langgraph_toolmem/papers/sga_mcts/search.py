@@ -73,7 +73,7 @@ class State:
     """
 
     task: Task
-    path: Path = ()
+    path: CallPath = ()
     goal: Goal = Goal("")
     known: frozenset[str] = frozenset()
     changes: tuple[tuple[str, str], ...] = ()
@@ -239,11 +239,20 @@ class SearchOutcome:
         nodes: number of found states.
     """
 
-    path: Path = ()
+    path: CallPath = ()
     answer: str = ""
     reward: float = 0.0
     iterations: int = 0
     nodes: int = 0
+
+
+@dataclass(slots=True)
+class Walk:
+    """One path from the first state: its nodes, its edges, and its R."""
+
+    nodes: list[Node]
+    edges: list[Edge] = field(default_factory=list)
+    reward: float = 0.0
 
 
 class StoppedError(ToolMemoryError):
@@ -308,36 +317,43 @@ class Search:
             since_best += 1
             if outcome.reward > best:
                 since_best = 0
-            if outcome.reward and settings.patience is not None and since_best >= settings.patience:
+            if self._is_patience_over(since_best):
                 break
         outcome.nodes = len(self.nodes)
         return outcome
 
+    def _is_patience_over(self, since_best: int) -> bool:
+        """Return True if a solved task is not searched further: so many iterations found no shorter path."""
+        patience = self.settings.patience
+        return bool(self.outcome.reward) and patience is not None and since_best >= patience
+
     def _iterate(self, root: Node) -> None:
         """Walk one path, and add its reward to its nodes and edges."""
-        nodes, edges = [root], list[Edge]()
-        reward = 0.0
+        walk = self._walk(root)
+        for node in walk.nodes:
+            node.visits += 1
+            node.total += walk.reward
+        for edge in walk.edges:
+            edge.visits += 1
+            edge.total += walk.reward
+        # From the end: a node is closed when everything after it is.
+        for node in reversed(walk.nodes):
+            node.close_if_over()
+
+    def _walk(self, root: Node) -> Walk:
+        walk = Walk([root])
         while True:
-            edge = self._select(nodes)
+            edge = self._select(walk.nodes)
             if edge is None:
-                break
-            edges.append(edge)
+                return walk
+            walk.edges.append(edge)
             if not edge.tried:
                 edge.tried = True
-                reward = self._take(nodes[-1], edge)
+                walk.reward = self._take(walk.nodes[-1], edge)
             # A node that is on the path already would make it a circle.
-            if edge.child is None or edge.child in nodes or reward:
-                break
-            nodes.append(edge.child)
-        for node in nodes:
-            node.visits += 1
-            node.total += reward
-        for edge in edges:
-            edge.visits += 1
-            edge.total += reward
-        # From the end: a node is closed when everything after it is.
-        for node in reversed(nodes):
-            node.close_if_over()
+            if edge.child is None or edge.child in walk.nodes or walk.reward:
+                return walk
+            walk.nodes.append(edge.child)
 
     def _select(self, path: Sequence[Node]) -> Edge | None:
         """Return the edge with the highest U that does not lead back onto the path, or None."""
@@ -372,12 +388,14 @@ class Search:
             self._add_pivots(node, self._policy.reflect(state, transition))
             return 0.0
         after = state.after(transition, reads=proposal.call.tool in self._reads)
-        reward = self._rewarded(after, "") if self._stepwise else 0.0
+        reward = 0.0
+        if self._stepwise:
+            reward = self._rewarded(after, "")
         if reward:
             edge.closed = True
-            return reward
-        self._link(node, edge, after)
-        return 0.0
+        else:
+            self._link(node, edge, after)
+        return reward
 
     def _rewarded(self, state: State, answer: str) -> float:
         if not self._check(state, answer):
@@ -514,7 +532,7 @@ class Transition:
     observation: ToolObservation
 
 
-Path: TypeAlias = "tuple[Transition, ...]"
+CallPath: TypeAlias = "tuple[Transition, ...]"
 
 
 @runtime_checkable
@@ -556,9 +574,9 @@ class Cursor:
     def __init__(self, environment: Environment, task: Task, reads: Container[str] = ()) -> None:
         self.environment, self.task, self._reads = environment, task, reads
         self.explored = self.replayed = self.diverged = 0
-        self._at: Path | None = None
+        self._at: CallPath | None = None
 
-    def go(self, path: Path) -> bool:
+    def go(self, path: CallPath) -> bool:
         """Return to the state after these calls: repeat the missing calls, after a reset if necessary.
 
         False: a repeated call had another result, so the environment is not deterministic here.
