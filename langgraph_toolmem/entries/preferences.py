@@ -126,6 +126,7 @@ def left_out(
         offered: names of the tools of this step; empty if they are unknown.
         keep: tools that are never left out.
     """
+    # Whether a hint about the ratings would do better than leaving a tool out was not measured.
     # Removed before blame is shared: a kept tool does not explain a bad run.
     never = {*OWN_TOOLS, *keep}
     avoided = [preference for preference in user_preferences if not preference.liked and preference.tool not in never]

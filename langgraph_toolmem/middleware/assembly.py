@@ -271,6 +271,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return answered(answer.response, answer.messages)
 
     def _call_of(self, request: ModelRequest[Any], *, complete: bool) -> Call:
+        # deepagents appends middleware that wraps the model: it may change the prompt after this call.
         if not complete:
             warn_once(NOT_AT_THE_MODEL, self.name)
         config = config_of()
@@ -299,10 +300,12 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- the tools ---
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        # Before the call: a tool may replace the messages of the state that is injected into it.
         messages = self._recorder.messages_of(request)
         try:
             result = self._recorder.wrap_tool_call(request, handler)
         except Exception as error:
+            # A retry around this middleware may handle the error: it is pending until the thread goes on.
             if env_mode() != "off":
                 self._at_model.tool_failed(request, error, messages)
             raise
@@ -316,6 +319,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         try:
             result = await self._recorder.awrap_tool_call(request, handler)
         except Exception as error:
+            # In a thread, because it may write to the disk: the tests allow nothing of that on the event loop.
             if env_mode() != "off":
                 await asyncio.to_thread(self._at_model.tool_failed, request, error, messages)
             raise
@@ -450,6 +454,7 @@ def surroundings_of(outer: Sequence[Middleware], gated: Iterable[str], *, known:
     always: list[str] = []
     for middleware in outer:
         models += _models_of(middleware)
+        # Never found by search alone: a middleware's prompt names its own tools, such as `write_todos`.
         for tool in getattr(middleware, "tools", ()):
             name = name_of(tool)
             if name is not None:
@@ -472,6 +477,7 @@ def interceptors_of(outer: Sequence[Middleware], gated: Iterable[str] = (), *, k
     """
     wrapping = [middleware.name for middleware in outer if _may_hold(middleware)]
     rewriting = [middleware.name for middleware in outer if _may_rewrite(middleware)]
+    # Look-ups before the model would pass it unseen, so only named tools are looked up then (docs/context.md).
     if not known:
         rewriting.append("middleware that is not in `outer`")
     tools = {*gated}

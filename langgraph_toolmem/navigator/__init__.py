@@ -201,6 +201,7 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
+        # Imported here, as below: an agent without plans does not load numpy (tests/unit/test_exports.py).
         from langgraph_toolmem.navigator.plan.planner import Plan, plan
 
         _check_plan(known, done, k, strategy, seed, budget)
@@ -411,6 +412,7 @@ class Navigator(Method):
 
     def snapshot(self) -> tuple[ToolDependencyGraph, History]:
         """Return a dependency graph of one's own, and the counts of past runs, to train on."""
+        # A graph of one's own: training on 12,000 tools takes 20 s, and a plan waits for the memory's graph.
         return self._graph.rebuilt(), self.history(at_once=True)
 
     # --- what happens ---
@@ -442,11 +444,12 @@ class Navigator(Method):
         return Section("Navigator", {**before.figures, "tool_search": figures}, (*before.sentences, sentence))
 
     def turn(self, learned: LearnedTurn) -> Record:
-        """Return what results showed that was not known of their tools yet."""
+        """Return the fields of results that were not known of their tools."""
         return self.evidence.learned(learned)
 
     def repeated(self, learned: LearnedTurn) -> Record:
-        """Return the same: a recorder has a turn learned before its results are in the history."""
+        """Return the fields of results that were not known when the turn was learned."""
+        # A recorder has a turn learned before its results are in the history.
         return self.evidence.learned(learned)
 
     def forget(self, user: User, gone: Forgotten) -> int:

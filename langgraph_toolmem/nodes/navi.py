@@ -190,6 +190,7 @@ def create_navi_subgraph(
         list(tools), handle_tool_errors=True, messages_key=messages_key, wrap_tool_call=wrap, awrap_tool_call=awrap
     )
     builder = _builder(messages_key, state_schema)
+    # With their purposes, which Studio shows at the nodes.
     for part, runs in {"tools": node, "record": recorder, **steps.nodes}.items():
         builder.add_node(part, runs, metadata={"toolmem": ROLE, "toolmem_about": _ABOUT[part]})
     builder.add_edge(START, "begin")
@@ -283,6 +284,7 @@ class NaviSteps:
             record = begun(new_record(request), messages[at + 1 :], self.specs)
         context = self._context(state, config)
         found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
+        # The decider did not make this search, so it may search for the request's own words.
         record = {**with_retrieved(record, found), "queries": []}
         self._tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
@@ -481,6 +483,7 @@ def _why_to_stop(record: NaviRecord, steps_left: Any) -> Stop:
     """Return the reason why the run ends after this round, as a key of `_STOP_REASONS`; "" if it continues."""
     if record["decisions"] >= NAVI_LIMITS.decisions:
         return "limit"
+    # Without this limit a decider that repeats its searches or its refused calls would be asked 24 times.
     if record["idle"] >= NAVI_LIMITS.idle:
         return "no progress"
     if isinstance(steps_left, int) and steps_left < NAVI_LIMITS.steps_to_close:

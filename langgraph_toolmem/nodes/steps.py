@@ -201,6 +201,7 @@ def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None
     for message in _messages_in(result):
         if isinstance(message, ToolMessage) and message.tool_call_id == call_id:
             status = status_of(message.content, error=message.status == "error")
+            # An answer in the tool's place, such as a rejected approval, is no execution and teaches nothing.
             if status in ("rejected", "unanswered"):
                 return None
             if status == "ok":
@@ -217,6 +218,7 @@ def _messages_in(result: Any) -> Iterator[Any]:
             update = update.get("messages")
         if isinstance(update, Iterable) and not isinstance(update, (str, bytes)):
             yield from update
+    # A tool that hands over returns several Commands and messages at once.
     elif isinstance(result, (list, tuple)):
         for part in result:
             yield from _messages_in(part)
@@ -245,6 +247,7 @@ class ReflectionWriter(StepNode):
         self, memory: ToolMemory, *, verdict: StateScore | None = None, messages_key: str = "messages"
     ) -> None:
         names = {method.name for method in checked(memory, "ReflectionWriter").methods}
+        # A memory for planning alone has no entries, and keeps its runs as well.
         kind: type[Entries] | type[Atoms] = Entries
         if Atoms.name in names and Entries.name not in names:
             kind = Atoms
@@ -554,6 +557,7 @@ class InertiaShortcut(StepNode):
         call = super().call_of(state, config)
         call.offered, call.tools = self._executable.tools, self._executable.specs
         system = self._system
+        # Without its prompt the office's right look-ups fall from 2.2 to 0.7 per 100 turns (docs/figures.md).
         if system is None:
             note_once(NO_PROMPT)
             return call

@@ -86,6 +86,8 @@ class SITPolicy:
         unlabelled: weight of a run without feedback, relative to a good one. At 0 only good runs count.
     """
 
+    # On eight APIs the paper's order has the next tool among two in 32.5 % of the turns, this one in 79.8 %
+    # (`papers.sit_graph`).
     kind: Literal["combined", "paper"] = "combined"
     k: int = 2
     # At 0, with feedback on a tenth of the runs, hit@2 fell by 20 points and more.
@@ -162,6 +164,7 @@ def suggest(
         others = len({*available} - odds.keys() - {SUMMARY_TOOL})
     total = sum(odds.values()) + max(others, 1)
 
+    # By name last, so that of tools with equal evidence every process suggests the same ones.
     def by_odds(tool: str) -> tuple[float, float, str]:
         return -odds[tool], -habits.get(tool, 0), tool
 

@@ -422,6 +422,7 @@ class ToolMemAgent:
             system_prompt=INSTRUCTIONS.format(policy=self.domain_policy),
             middleware=run.middleware(),
             checkpointer=InMemorySaver(),
+            # The orchestrator executes the calls, and the graph takes its results (`_put_results`).
             interrupt_before=["tools"],
         )
 

@@ -483,6 +483,8 @@ class Retriever:
 
     def reroute(self, before: NaviRecord, after: NaviRecord, call: DecidedCall, context: CallContext) -> Rerouted:
         """Return the replacement of a failed call: an equivalent tool, another way from upstream, or a new search."""
+        # With a fifth of an office's tools failing for good, these routes finished all of 210 tasks, a single planned
+        # path none, and a loop that searches 16.7 % (docs/figures.md).
         tool = call["tool"]
         working = [name for name in context.allowed if name not in after["failed"]]
         similar = self._similar(tool, frozenset(working))

