@@ -207,7 +207,7 @@ def _may_have_changed(tools: Iterable[str], specs: Mapping[str, ToolSpec]) -> bo
     return False
 
 
-class Observation(NamedTuple):
+class ObservedRound(NamedTuple):
     """The record after the results of a round, and the calls whose tools failed."""
 
     record: NaviRecord
@@ -219,7 +219,7 @@ def observed(
     answers: Sequence[ToolMessage],
     found: Sequence[Retrieved] = (),
     said: Sequence[str] = (),
-) -> Observation:
+) -> ObservedRound:
     """Return the record after the pending requests were done, and the calls whose tools failed."""
     pending = record["pending"]
     after, broken = _with_answers(record, {answer.tool_call_id: answer for answer in answers})
@@ -243,10 +243,10 @@ def observed(
         after = {**after, "idle": 0}
     elif only_searched:
         after = {**after, "idle": record["idle"] + 1}
-    return Observation(after, broken)
+    return ObservedRound(after, broken)
 
 
-def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> Observation:
+def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> ObservedRound:
     """Return the record after the pending calls, without pending requests, and the calls whose tools failed."""
     calls, outcomes = record["pending"]["calls"], list(record["outcomes"])
     lines: list[str] = []
@@ -270,7 +270,7 @@ def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> Obs
             failed.setdefault(ran["tool"], shortened(text, ROUND_LIMITS.error))
             broken.setdefault(ran["tool"], ran)
     after: NaviRecord = {**record, "outcomes": outcomes, "failed": failed, "pending": nothing_pending()}
-    return Observation(_noted(after, lines), list(broken.values()))
+    return ObservedRound(_noted(after, lines), list(broken.values()))
 
 
 def _executed(call: DecidedCall, answer: ToolMessage | None) -> DecidedCall:
