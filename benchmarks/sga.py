@@ -24,7 +24,7 @@ from benchmarks import load as read_json
 from benchmarks.replay import arrange
 from benchmarks.yardsticks import RIVALS, runs_of
 from langgraph_toolmem import Atoms, ToolMemory
-from langgraph_toolmem.atoms.atoms import leaves_of, make_atom
+from langgraph_toolmem.atoms.atoms import make_atom, placed_scalars
 from langgraph_toolmem.atoms.extract import Extractor, distil
 from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolver
 from langgraph_toolmem.atoms.slots import SLOT
@@ -171,9 +171,9 @@ def hits_of(methods: Mapping[str, Method], asked: Sequence[Point]) -> dict[str, 
 
 def filled_of(hit: AtomHit, step: ExecutedCall) -> Counter[str]:
     """Arguments of a call that a hint has right or wrong, or leaves open."""
-    shown = dict(leaves_of(hit.filled))
+    shown = dict(placed_scalars(hit.filled))
     found = Counter[str]()
-    for path, value in leaves_of(step.args):
+    for path, value in placed_scalars(step.args):
         given = shown.get(path, "<OPEN>")
         is_open = isinstance(given, str) and SLOT.fullmatch(given)
         found["open" if is_open else "right" if canon(given).lower() == canon(value).lower() else "wrong"] += 1

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.text import canonical, digest, dumps
+from langgraph_toolmem.base.text import canonical, digest, dumps, one_line
 from langgraph_toolmem.text.embedders import clean
 
 
@@ -163,14 +163,14 @@ def storable(atom: Atom) -> Atom:
         raise InputError(f"This is no atom: {error}.") from error
 
 
-def leaves_of(args: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def placed_scalars(args: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the scalars of arguments with their paths: ``city``, ``items[].id``."""
     if isinstance(args, Mapping):
         for name, value in args.items():
-            yield from leaves_of(value, f"{path}.{name}" if path else str(name))
+            yield from placed_scalars(value, f"{path}.{name}" if path else str(name))
     elif isinstance(args, (list, tuple)):
         for value in args:
-            yield from leaves_of(value, f"{path}[]")
+            yield from placed_scalars(value, f"{path}[]")
     else:
         yield path, args
 
@@ -188,7 +188,7 @@ def scalars_of(args: Any) -> Iterator[Any]:
 
 
 def _paths_of(args: Any) -> Iterator[str]:
-    for path, _value in leaves_of(args):
+    for path, _value in placed_scalars(args):
         yield path
 
 
@@ -199,7 +199,7 @@ def _check_texts(values: Any) -> None:
 
 
 def _line(text: str, limit: int) -> str:
-    flat = clean(" ".join(text.split()))
+    flat = clean(one_line(text))
     if len(flat) <= limit:
         return flat
     return flat[: limit - 1].rstrip() + "…"

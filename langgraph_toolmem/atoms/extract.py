@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom, merge_all, scalars_of
+from langgraph_toolmem.atoms.atoms import Atom, make_atom, merge_all, placed_scalars, scalars_of
 from langgraph_toolmem.atoms.slots import COMMON, PERSONS, SLOT, Known, Parameter, Slots, answered, words_of
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.state import RunState
@@ -388,7 +388,7 @@ def _values_given(run: Run) -> set[tuple[str, str, str]]:
             continue
         for step in event.steps:
             if step.status == "ok":
-                for path, value in leaves_of(step.args):
+                for path, value in placed_scalars(step.args):
                     values.add((step.tool, path, canon(value)))
     return values
 

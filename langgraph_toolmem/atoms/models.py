@@ -17,12 +17,13 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
-from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom
+from langgraph_toolmem.atoms.atoms import Atom, make_atom, placed_scalars
 from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, StepSituation
 from langgraph_toolmem.atoms.retrieve import AtomQuestion
 from langgraph_toolmem.atoms.slots import SLOT, Known, type_named
 from langgraph_toolmem.base.checks import resolve_model
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.text import one_line
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.embedders import clean
@@ -136,7 +137,7 @@ class AtomWriter:
 
 def _wording(step: Extracted) -> list[BaseMessage]:
     arguments = []
-    for path, value in leaves_of(step.args):
+    for path, value in placed_scalars(step.args):
         arguments.append(f"{path} = {json.dumps(value, default=str)}")
     draft = {"goal": step.atom.goal, "arguments": dict(step.atom.arguments)}
     parts = {
@@ -203,11 +204,11 @@ def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
     request.
     """
     slots = set()
-    for path, value in leaves_of(arguments):
+    for path, value in placed_scalars(arguments):
         if isinstance(value, str) and SLOT.fullmatch(value):
             slots.add(path)
     gone = set()
-    for path, value in leaves_of(step.args):
+    for path, value in placed_scalars(step.args):
         if path in slots:
             gone.add(canon(value).lower())
     # Not numbers: "the 2 latest orders" is common in requests.
@@ -219,7 +220,7 @@ def _taken_out(step: Extracted, arguments: Mapping[str, Any]) -> set[str]:
 
 def _checked(text: str, tool: str, gone: Iterable[str]) -> str:
     """Return a text of the model, "" if it names the tool or a removed value."""
-    flat = " ".join(text.split())
+    flat = one_line(text)
     low = flat.lower()
     if tool.lower() in low:
         return ""
@@ -343,9 +344,9 @@ def planned(step: PlannedStep, question: AtomQuestion, run: Run) -> PlannedQuest
         if len(text) >= SHORTEST:
             types[text] = label
     # Models write values in spite of the prompt; the question is compared with texts without values.
-    state = delexicalised(_one_line(step.state)[: PROMPT_LIMITS.said], types)
-    goal = delexicalised(_one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
-    notes = {"thought": _one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
+    state = delexicalised(one_line(step.state)[: PROMPT_LIMITS.said], types)
+    goal = delexicalised(one_line(step.next_goal)[: PROMPT_LIMITS.said], types)
+    notes = {"thought": one_line(step.thought)[: PROMPT_LIMITS.said], "facts": facts}
     return PlannedQuestion(AtomQuestion(state or question.state, (goal,), known), notes)
 
 
@@ -363,7 +364,7 @@ def _add_facts(known: Known, facts: Iterable[Fact], material: str) -> list[dict[
     """Add a model's facts that are in the material to K; return those that are known then, for an event."""
     plain: list[dict[str, str]] = []
     for fact in facts:
-        label, text = type_named(fact.slot), _one_line(clean(fact.value))
+        label, text = type_named(fact.slot), one_line(clean(fact.value))
         # A value that is not in the run would be filled into a call.
         if label and 0 < len(text) <= known.max_value and text.lower() in material:
             known.add(label, text)
@@ -371,10 +372,6 @@ def _add_facts(known: Known, facts: Iterable[Fact], material: str) -> list[dict[
         if text in known.values(label):
             plain.append({"slot": label, "value": text})
     return plain
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def said_in(run: Run) -> str:
@@ -387,4 +384,4 @@ def said_in(run: Run) -> str:
         else:
             for step in event.steps:
                 parts += [canon(step.args), canon(step.output)]
-    return _one_line(" ".join(parts)).lower()
+    return one_line(" ".join(parts)).lower()

@@ -17,7 +17,7 @@ from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import put_latest
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.text import digest, quoted
+from langgraph_toolmem.base.text import digest, one_line, quoted
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.state import RunState, tool_of
@@ -486,7 +486,7 @@ def _line(text: str) -> str:
     """Return a text on one line, with blanks for characters that are not printable."""
     if not text.isprintable():
         text = _with_hidden_as(text, _blank)
-    return " ".join(text.split())
+    return one_line(text)
 
 
 def _value(value: Any) -> str:

@@ -14,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.atoms.atoms import leaves_of
+from langgraph_toolmem.atoms.atoms import placed_scalars
 from langgraph_toolmem.base.caches import cached, drop_oldest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
@@ -283,7 +283,7 @@ class Known:
 
     def take(self, step: ExecutedCall, slots: Slots, answer: Iterable[tuple[str, Any]]) -> None:
         """Add the inputs of a call, and the types and values of its answer."""
-        for path, value in leaves_of(step.args):
+        for path, value in placed_scalars(step.args):
             parameter = slots.parameter(step.tool, path)
             # A choice of the schema and the text of a mail are not needed by another call.
             is_choice = isinstance(value, str) and value.lower() in parameter.choices

@@ -136,6 +136,11 @@ def _class_of(char: str) -> str:
     return "lower"
 
 
+def one_line(text: str) -> str:
+    """Return a text on one line, with one space in place of several."""
+    return " ".join(text.split())
+
+
 def shortened(text: str, limit: int) -> str:
     """Cut a text to `limit` characters: head and tail with a note between them."""
     if len(text) <= limit:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import MissingExtraError
-from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.base.text import one_line, shortened
 from langgraph_toolmem.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ def _feeds(step: dict[str, Any]) -> Iterator[str]:
 def _run(found: dict[str, Any]) -> Iterator[str]:
     entry = found["entry"]
     calls = " → ".join([call["tool"] for call in entry["calls"]]) or "none"
-    yield f"{one_line(entry['query'])}: {_score_in_words(entry['score'])}"
+    yield f"{_short_line(entry['query'])}: {_score_in_words(entry['score'])}"
     yield f"  relevant {found['score']:.2f}; {found['evidence']}"
     yield f"  calls: {calls}"
     for text in (entry["comment"], entry["critique"]):
         if text:
-            yield f"  {one_line(text)}"
+            yield f"  {_short_line(text)}"
 
 
 def _score_in_words(score: float | None) -> str:
@@ -175,6 +175,6 @@ def _step(found: dict[str, Any]) -> Iterator[str]:
     yield f"  seen {found['visits']:,} times, shown {record['shown']:,}, followed {record['followed']:,}"
 
 
-def one_line(text: str) -> str:
-    """Return the text on a line, cut if it is long."""
-    return shortened(" ".join(text.split()), 300)
+def _short_line(text: str) -> str:
+    most_chars = 300
+    return shortened(one_line(text), most_chars)

@@ -17,17 +17,7 @@ from langgraph_toolmem.graph.tool_graph import MAX_SOURCES, SUCCESSOR_COLUMNS, T
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon, canon_args, fit
-
-
-def json_type(value: Any) -> str:
-    if value is None:
-        return "null"
-    # `bool` comes first: True is an int, too.
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", tuple: "array"}
-    for kind, name in names.items():
-        if isinstance(value, kind):
-            return name
-    return "object"
+from langgraph_toolmem.text.schema import type_of
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
@@ -104,7 +94,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
 
 
 def _types_of(args: Mapping[str, Any]) -> dict[str, str]:
-    return {name: json_type(value) for name, value in args.items()}
+    return {name: type_of(value) for name, value in args.items()}
 
 
 def _count_turn(turn: Turn) -> Record:

@@ -26,6 +26,7 @@ from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, SeenInput
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import Observation, canon, canon_args, flatten, is_unread
+from langgraph_toolmem.text.schema import type_of
 from langgraph_toolmem.text.values import Text, read_text
 
 START: Final = "<start>"
@@ -383,7 +384,7 @@ def _declared_types(schema: Mapping[str, Any]) -> frozenset[str]:
     choices: list[Any] = []
     if "const" in schema:
         choices = [schema["const"]]
-    return frozenset([_json_type(choice) for choice in schema.get("enum", choices)])
+    return frozenset([type_of(choice) for choice in schema.get("enum", choices)])
 
 
 def _types_of_branches(branches: list[Any]) -> frozenset[str]:
@@ -397,11 +398,6 @@ def _types_of_branches(branches: list[Any]) -> frozenset[str]:
             return frozenset()
         types |= of_branch
     return types
-
-
-def _json_type(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-    return names.get(type(value), "null")
 
 
 @dataclass(frozen=True)

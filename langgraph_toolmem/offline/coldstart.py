@@ -38,7 +38,7 @@ from pydantic import BaseModel, Field
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import expect, is_count, is_number, score_of
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError, log_failure
-from langgraph_toolmem.base.text import digest, shortened
+from langgraph_toolmem.base.text import digest, one_line, shortened
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.entry import Entry, describe_calls, describe_tools, entry_of
@@ -364,7 +364,7 @@ def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Ite
     names = _names_nobody_writes(tools)
     requests: list[InventedQuery] = []
     for query in invented:
-        text = " ".join(query.text.split())
+        text = one_line(query.text)
         asked_for = dict.fromkeys(query.tools)
         needed = [name for name in asked_for if name in tools]
         if not needed or not _could_be_written(text, names):
@@ -422,7 +422,7 @@ def judge(
     said = StructuredModel(model, Judgement).ask(prompt, config).value
     if said is None or said.done == "unsure":
         return None, ""
-    return float(said.done == "yes"), shortened(" ".join(said.why.split()), 300)
+    return float(said.done == "yes"), shortened(one_line(said.why), 300)
 
 
 # --- the cold start ---
@@ -600,7 +600,7 @@ class Bootstrap:
             return []
         except Exception as error:
             raise ToolMemoryError(
-                f"The model that invents requests failed ({in_one_line(error)}). What was done is kept."
+                f"The model that invents requests failed ({error_line(error)}). What was done is kept."
             ) from error
         if reply.value is None:
             return []
@@ -625,7 +625,7 @@ class Bootstrap:
             await awaited(self._sandbox.reset())
         except Exception as error:
             raise ToolMemoryError(
-                f"The sandbox could not be reset ({in_one_line(error)}). What was done is kept."
+                f"The sandbox could not be reset ({error_line(error)}). What was done is kept."
             ) from error
 
     async def _outcome_of(self, query: InventedQuery) -> str | None:
@@ -642,7 +642,7 @@ class Bootstrap:
         except Exception as error:  # noqa: BLE001 - the agent is the user's; a failed run does not end the session
             log_failure(logger, logging.DEBUG, "a run in the sandbox failed", error=error)
             if not meter.refused:
-                self._errors.append(in_one_line(error))
+                self._errors.append(error_line(error))
         finally:
             meter.stop()
         if meter.refused:  # an agent may catch the refusal and end normally
@@ -675,7 +675,7 @@ class Bootstrap:
             if entry is None:
                 raise InputError("nothing can be read from the run")
         except ToolMemoryError as error:
-            self._errors.append(in_one_line(error))
+            self._errors.append(error_line(error))
             return "failed"
         core.know(run)  # for feedback that comes later
         score, comment = await self._score(query, messages, entry)
@@ -703,7 +703,7 @@ class Bootstrap:
             self._stopped = self._spending.over
         except Exception as error:  # noqa: BLE001 - the check is the user's, the judge a provider's: an unjudged run
             log_failure(logger, logging.WARNING, "a run could not be judged", error=error)
-            self._errors.append(in_one_line(error))
+            self._errors.append(error_line(error))
         return None, ""
 
 
@@ -747,9 +747,9 @@ def _outcome(entry: Entry) -> str:
     return "unjudged"
 
 
-def in_one_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return an error in one line."""
-    kind, text = type(error).__name__, " ".join(str(error).split())
+    kind, text = type(error).__name__, one_line(str(error))
     if not text:
         return shortened(kind, 300)
     return shortened(f"{kind}: {text}", 300)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
+from langgraph_toolmem.base.text import one_line
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaLimits:
@@ -212,7 +214,7 @@ def _leaf(place: _Place, schema: Mapping[str, Any]) -> Leaf:
     return Leaf(
         path=place.path,
         types=types_of(schema),
-        description=" ".join(description.split())[: SCHEMA_LIMITS.description],
+        description=one_line(description)[: SCHEMA_LIMITS.description],
         format=_text(schema.get("format")),
         choices=tuple(map(str, _choices(schema)[: SCHEMA_LIMITS.choices])),
         required=place.required,

@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.base.text import one_line
 from langgraph_toolmem.text.meaning import EntityRoute, canonical, names_in, resource, route_of, singular
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.values import RANKED, values_in
@@ -421,7 +422,7 @@ def _without(name: str, kit: str) -> str:
 
 
 def _sentences(spec: Described) -> list[str]:
-    return re.split(SENTENCE_END, " ".join(spec.description[: WORDING_LIMITS.chars].split()))
+    return re.split(SENTENCE_END, one_line(spec.description[: WORDING_LIMITS.chars]))
 
 
 def tool_text(spec: Described) -> str:

@@ -10,10 +10,10 @@ from histories import call, history, state_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.learning import json_type
 from langgraph_toolmem.graph.provenance import decode_value, encode_value
 from langgraph_toolmem.graph.sources import describe, discover, evaluate
 from langgraph_toolmem.runs.values import ABSENT, VALUE_LIMITS, canon, fit, flatten
+from langgraph_toolmem.text.schema import type_of
 
 # --- values ---
 
@@ -108,7 +108,7 @@ def test_casts_where_several_types_are_allowed(value: Any, schema: Any, fitted: 
 def test_what_fits_is_of_the_type_and_stays_as_it_is(value: Any, kind: str):
     fitted = fit(value, {"type": kind})
     if fitted is not ABSENT:
-        assert json_type(fitted) == kind or (kind == "number" and json_type(fitted) == "integer")
+        assert type_of(fitted) == kind or (kind == "number" and type_of(fitted) == "integer")
         assert fit(fitted, {"type": kind}) == fitted
 
 

@@ -67,7 +67,7 @@ from langgraph_toolmem.offline.coldstart import (
     BootstrapBudget,
     RefusedError,
     Spending,
-    in_one_line,
+    error_line,
     in_thread,
     judge,
 )
@@ -411,7 +411,7 @@ class Discovery:
         return self._environment()
 
     def _count_failure(self, task: Task, error: Exception) -> None:
-        reason = in_one_line(error)
+        reason = error_line(error)
         with self._lock:
             self._failed[task.id] = reason
             self._in_a_row += 1
