@@ -562,6 +562,7 @@ def _event(
 
 
 def _candidate_event(hit: AtomHit, why_not: str) -> dict[str, Any]:
+    # Arguments as learned can be looked up by the atom's id.
     changed = {}
     for name, value in hit.filled.items():
         if value != hit.atom.arguments.get(name):

@@ -415,6 +415,7 @@ def doctor(
     from langgraph_toolmem.cli import health
 
     folder = memory or health.DEFAULT_FOLDER
+    # Repairs come first, so that the report is of their result.
     changes_texts = rebuild or reembed is not None
     if retry or changes_texts:
         check_folder(folder)
@@ -500,6 +501,7 @@ def forget(
         forgotten = f"the user {printable(user_id)}"
     else:
         raise ConfigurationError("name a thread with --thread, or a user with --user-id")
+    # Before the memory is opened, which may write to the folder.
     if not yes:
         typer.confirm(f"Forget all that {memory} keeps of {forgotten}?", abort=True)
     with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:

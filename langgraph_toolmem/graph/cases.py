@@ -484,6 +484,7 @@ class CaseIndex:
     def _neighbour(self, near: SimilarCase, position: int, request: str) -> Neighbour:
         case = self.cases[near.case_id]
         call = case.calls.get(position)
+        # The model answered in words there.
         if call is None:
             return Neighbour(
                 similarity=near.similarity,

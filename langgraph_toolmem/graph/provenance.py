@@ -167,6 +167,7 @@ class Provenance:
         if self._may_go_on(tool, parameter, text):
             return True
         row = self._graph.sources.row(slot_key(tool, parameter))
+        # One source with a better record than its rivals is enough.
         for own in placed:
             rivals = _other_extents(own, text, others)
             if _is_less_often_wrong(own, rivals, row):

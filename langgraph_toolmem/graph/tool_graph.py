@@ -432,6 +432,7 @@ class ToolGraph(_Parts):
         if known is not None:
             raise ValueError(f"two tables are called {kind.name!r}: {type(known).__name__} and {kind.__name__}")
         table = kind(self)
+        # First its handlers, which the events that waited for it need.
         self._handle(table.handlers())
         self._tables[kind.name] = table
         self._fill(table)

@@ -370,6 +370,7 @@ def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Ite
         if not needed or not _could_be_written(text, names):
             continue
         vector = embedder.sparse(text)
+        # Those of the same answer are compared too: models repeat themselves within one.
         if all(similarity(vector, other) < COLD_START_LIMITS.same for other in seen):
             seen.append(vector)
             requests.append(InventedQuery(text=text, tools=needed))
@@ -552,6 +553,7 @@ class Bootstrap:
                 await self._invent(self._missing)
             if on_step is not None:
                 on_step(self.progress())
+        # The entry of the last run may still be being written.
         await in_thread(self._memory.flush)
         return self.progress()
 

@@ -139,6 +139,7 @@ class InertiaMeter:
         for tool in sequence:
             contexts: tuple[_Context, ...] = ((), before[1:], before)
             p = 0.0
+            # Coded first and counted then: a call must not predict itself.
             for order, context in enumerate(contexts):
                 p = self._probability(context, tool, shorter=p, order=order)
                 self._bits[order] -= math.log2(p)
@@ -424,6 +425,7 @@ def replay(
         if on_end is not None:
             on_end(memory)
     finally:
+        # A given memory is the caller's, who may go on with it.
         if own:
             memory.close()
     return report

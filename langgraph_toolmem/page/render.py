@@ -182,6 +182,7 @@ def _worth(report: Report) -> Iterator[str]:
     yield _list(report.sentences())
     for section in report.sections.values():
         for table in section.tables:
+            # A title without rows would look like a fault.
             if table.rows:
                 yield f"<h3>{text_of(table.title)}</h3>" + _table(table.columns, table.rows)
     yield "</details>"

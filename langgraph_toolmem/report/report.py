@@ -583,6 +583,7 @@ class Report:
             lines += self.holdout.sentences()
         for section in self.sections.values():
             lines += section.sentences
+        # At the end: the report is cut there, and `toolmem doctor` shows the jobs too.
         if self.jobs.pending:
             pending = f"Entries and critiques still to be written: {self.jobs.pending:,}"
             if self.jobs.failing:

@@ -173,6 +173,7 @@ class Database:
             try:
                 yield self._connection()
             except (sqlite3.Error, OSError) as error:
+                # The next access opens the file, checks all of it and repairs it.
                 if _is_damage(error) or _is_late(error):
                     self._disconnect()
                     self._doubted = True

@@ -526,6 +526,7 @@ class IndexedVectors(VectorStore):
         def read(collection: Any) -> dict[str, Sequence[float]]:
             vectors: dict[str, Sequence[float]] = {}
             loaded_upto = self._loaded_upto(name)
+            # Chroma fails for a key that another process added after the files were opened here.
             loaded = set(keys)
             if loaded_upto != ALL_ROWS:
                 loaded = self.table.live(name, keys, loaded_upto)
@@ -828,6 +829,7 @@ def _lost(memory: Path, counts: Mapping[str, int]) -> list[str]:
     with RowTable(memory, read_only=True) as table:
         for collection in table.collections():
             name, texts = collection.name, 0
+            # An index that was never written lacks nothing: its first writer fills it.
             if collection.progress.indexed:
                 texts = table.count_keys(name, indexed=True)
             missing = texts - counts.get(name, 0)

@@ -356,6 +356,7 @@ class SharedLog:
         """Keep the local log short, and without forgotten data."""
         with self._events.lock:
             self._events.refresh()
+            # With a folder, its snapshots shorten the log.
             if self._events.folder is None:
                 self.worker.shorten(self._events.upto)
         try:
@@ -433,6 +434,7 @@ class SharedLog:
             return True
         found = self.snapshots.read(view)
         if found is None and view.latest is not None:
+            # If another worker is replacing them, the next reading finds a whole one.
             if view.newest == self._look().newest:
                 raise StorageError("no snapshot of the shared store can be read")
             return False
@@ -457,12 +459,14 @@ class SharedLog:
             if found.announced.era > era:
                 new["era"] = found.announced.era
                 late = self._withdraw_noted(view.me, era, found.announced.era)
+        # Own events are not fetched: those that are not in the state are rows here.
         own = cursors.pop(view.me, 0)
         new["cursors"] = json.dumps(cursors)
         new["held"] = view.begins.get(view.me, 0)
         if self.worker.cursors is None and self.worker.value("upto", 0) and self._events.folder is not None:
             self._events.say("what this folder had learned before it was shared was replaced by what the store has")
         self._events.restart(state, own, new)
+        # Others may have read these after their own forgetting, so it is done once more.
         for gone in late:
             with self._events.lock:
                 self._events.forget(gone)

@@ -232,6 +232,7 @@ class VectorStore:
             source = self._collection(client, kind)
             if source is not None:
                 self._rewrite(client, kind, source)
+        # Only a closed Chroma's files can be cleared.
         self.chroma.close_client(vacuum=True)
 
     def _rewrite(self, client: Any, kind: str, source: Any) -> None:

@@ -144,6 +144,7 @@ def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) ->
         if key.startswith("x-"):
             whole[key] = value
     for leaf in leaves_of(schema, root=root):
+        # It may have a type already, as the object around a deeper value.
         place = _place_in(whole, leaf.path)
         types = sorted(leaf.types)
         if len(types) > 1:

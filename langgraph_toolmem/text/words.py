@@ -283,6 +283,7 @@ class LexicalIndex:
             for number, part in postings:
                 scores[number] = scores.get(number, 0.0) + weight * idf * part
 
+        # Of equal scores the earlier text: the order must not change from one process to another.
         def rank(scored: tuple[int, float]) -> tuple[float, int]:
             number, score = scored
             return score, -number
