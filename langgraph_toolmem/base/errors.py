@@ -100,6 +100,12 @@ def describe_error(error: BaseException) -> str:
     return description
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or the error as Python writes it if it has none."""
+    text = str(error).strip() or repr(error)
+    return text.splitlines()[0]
+
+
 def _place_of(error: BaseException) -> str:
     """Return module and line where an error was raised, "" if it was not raised yet."""
     trace = error.__traceback__

@@ -679,7 +679,7 @@ class Episode(NamedTuple):
     held: bool
     calls: int
     tokens: int
-    good: float | None
+    score: float | None
 
 
 class Holdout:

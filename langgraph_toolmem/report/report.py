@@ -783,9 +783,9 @@ def _side_of(episodes: Sequence[Episode]) -> Side:
     judged, good = 0, 0
     calls, tokens = [], []
     for episode in episodes:
-        if episode.good is not None:
+        if episode.score is not None:
             judged += 1
-            good += episode.good >= GOOD
+            good += episode.score >= GOOD
         # An episode without calls or without usage does not change the mean; as 0 it would favour its side.
         if episode.calls:
             calls.append(episode.calls)

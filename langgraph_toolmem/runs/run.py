@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata
@@ -32,7 +31,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, loads
 from langgraph_toolmem.runs.values import VALUE_LIMITS
 from langgraph_toolmem.text.wording import is_small_talk
 from langgraph_toolmem.text.words import LEXICON, STOP_WORDS, stem, word_set, words
@@ -305,7 +304,11 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 # Words that point at one of several things: they do not define a topic.
-_SAYING_NOTHING: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
+_POINTING: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
+
+
+# Next to thanks, yes and hello these make no request either: "thank you for all that, have a nice day".
+_SMALL: Final = word_set("you your i it is that's the all for now have a day was to me my and so much been just")
 
 
 def asks_nothing(text: str) -> bool:
@@ -364,12 +367,11 @@ def _is_order(sentence: str) -> bool:
 def _content_words(text: str) -> set[str]:
     stems = set()
     for word in words(text):
-        if word not in _SAYING_NOTHING:
+        if word not in _POINTING:
             stems.add(stem(word))
     return stems
 
 
-_SMALL: Final = word_set("you your i it is that's the all for now have a day was to me my and so much been just")
 # --- messages ---
 
 LOOP_NOTE: Final = "Note: this call was not made. "
@@ -377,7 +379,7 @@ LOOP_NOTE: Final = "Note: this call was not made. "
 STOPPED: Final = "Stopped by the loop guard: "
 """Beginning of the last answer of a run that a loop guard ended."""
 
-HOW = (
+ACCEPTED_MESSAGES = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
     'for example state["messages"].'
 )
@@ -390,7 +392,7 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
     if isinstance(messages, PromptValue):
         return messages.to_messages()
     if isinstance(messages, (str, bytes, Mapping, BaseMessage)) or not isinstance(messages, Iterable):
-        raise MessageError(f"messages is {describe(messages)}, not a list of messages. {HOW}")
+        raise MessageError(f"messages is {describe(messages)}, not a list of messages. {ACCEPTED_MESSAGES}")
     return list(messages)
 
 
@@ -752,21 +754,9 @@ def _parse(text: str) -> Any:
     if body[0] not in "{[-0123456789":
         return text
     try:
-        return json.loads(body, parse_float=_finite, parse_constant=_refuse)
+        return loads(body)
     except (ValueError, RecursionError):
         return text
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(digits)
-    return number
-
-
-def _refuse(constant: str) -> NoReturn:
-    # NaN and Infinity are not JSON: a text that contains them stays text.
-    raise ValueError(constant)
 
 
 # --- long outputs ---

@@ -32,7 +32,7 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, first_line
 from langgraph_toolmem.text.meaning import route_of
 from langgraph_toolmem.text.schema import compact, followed
 
@@ -231,8 +231,8 @@ def _read(tool: Any, index: int) -> ToolSpec:
     try:
         spec = _read_known(tool)
     except Exception as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise ConfigurationError(f"tools[{index}] ({_describe(tool)}) cannot be read: {reason}") from error
+        text = f"tools[{index}] ({_describe(tool)}) cannot be read: {first_line(error)}"
+        raise ConfigurationError(text) from error
     if spec is None:
         raise ConfigurationError(
             f"tools[{index}] ({_describe(tool)}) is neither a LangChain tool, a function nor a tool dict. Pass one of "

@@ -35,10 +35,10 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import drop_oldest, put_latest
-from langgraph_toolmem.base.errors import MessageError
+from langgraph_toolmem.base.errors import MessageError, first_line
 from langgraph_toolmem.base.text import canonical, digest, identity_of, looks_unique
 from langgraph_toolmem.runs.run import (
-    HOW,
+    ACCEPTED_MESSAGES,
     OWN_TOOLS,
     STOPPED,
     SUMMARY_TOOL,
@@ -308,8 +308,8 @@ def _read(reader: _TurnReader, entries: Sequence[Any], index: int) -> None:
             message = message_of(entry)
         reader.read(message)
     except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise MessageError(f"messages[{index}] ({describe(entry)}): {reason[:300]}. {HOW}") from error
+        reason = first_line(error)[:300]
+        raise MessageError(f"messages[{index}] ({describe(entry)}): {reason}. {ACCEPTED_MESSAGES}") from error
 
 
 class _Call(NamedTuple):

@@ -45,7 +45,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, first_line
 from langgraph_toolmem.navigator.dependencies import ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import Flow, History
 from langgraph_toolmem.papers.naviagent.learned import digest_of
@@ -138,7 +138,7 @@ def device_of(wanted: str) -> torch.device:
         # A missing device fails at its first use.
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(f"device {wanted!r} cannot be used: {str(error).splitlines()[0]}") from error
+        raise ConfigurationError(f"device {wanted!r} cannot be used: {first_line(error)}") from error
     return device
 
 
