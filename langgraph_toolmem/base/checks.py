@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, MissingExtraError
 
@@ -90,8 +90,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0]
 
 
-def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tuple[int, str]:
-    """Return a line for the log, with its level, on a name without a known tool.
+class LogLine(NamedTuple):
+    """A line for the log, and its level in `logging`."""
+
+    level: int
+    text: str
+
+
+def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> LogLine:
+    """Return the line on a name without a known tool.
 
     Args:
         owner: the setting that has the name.
@@ -101,10 +108,10 @@ def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tu
     """
     message = f"{owner} names {name!r}, and no tool seen so far has that name"
     if meant:
-        return logging.WARNING, f"{message}; did you mean {meant!r}?"
+        return LogLine(logging.WARNING, f"{message}; did you mean {meant!r}?")
     if whole:
-        return logging.WARNING, f"{message}."
-    return logging.INFO, f"{message}."
+        return LogLine(logging.WARNING, f"{message}.")
+    return LogLine(logging.INFO, f"{message}.")
 
 
 def is_number(value: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.base.checks import names_given, nearest, unknown_name
+from langgraph_toolmem.base.checks import LogLine, names_given, nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolDescribed
 from langgraph_toolmem.graph.state import ALIKE, Shape, ToolRecords, are_alike, is_apart, name_apart, shape_of, tool_of
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -71,8 +71,8 @@ class Declarations:
                 unknown.append(pattern)
         return sorted(unknown)
 
-    def lines(self, specs: Mapping[str, ToolSpec], *, whole: bool) -> Iterator[tuple[int, str]]:
-        """Yield lines for the log with their levels, given the tools with all their marks.
+    def lines(self, specs: Mapping[str, ToolSpec], *, whole: bool) -> Iterator[LogLine]:
+        """Yield lines for the log, given the tools with all their marks.
 
         If these are not the `whole` set, another agent may have further tools: the lines are then milder.
         """
@@ -82,12 +82,10 @@ class Declarations:
             meant = nearest(name, set(specs) - self._names)
             yield unknown_name("ToolMemory(reads=...)", name, meant, whole=whole)
         for pattern in self._patterns:
-            matched = _matching(specs, pattern)
-            level = logging.WARNING if whole and not matched else logging.INFO
-            yield level, f"ToolMemory(reads=...): {pattern!r} matches {named(matched) or 'no tool'}."
+            yield _line_on_pattern(pattern, _matching(specs, pattern), whole=whole)
         refused = self._refused(specs)
         if refused:
-            yield (
+            yield LogLine(
                 logging.WARNING,
                 f"ToolMemory(reads=...) covers {named(refused)}, marked destructive, as writing, or as steering the "
                 "run: the mark counts.",
@@ -103,6 +101,13 @@ class Declarations:
 
     def _matched(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self._patterns)
+
+
+def _line_on_pattern(pattern: str, matched: Collection[str], *, whole: bool) -> LogLine:
+    level = logging.INFO
+    if whole and not matched:
+        level = logging.WARNING
+    return LogLine(level, f"ToolMemory(reads=...): {pattern!r} matches {named(matched) or 'no tool'}.")
 
 
 def _matching(names: Iterable[str], pattern: str) -> list[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import put_latest
@@ -162,6 +162,13 @@ class _Known(Generic[T]):
 
     row: Hit
     item: T
+
+
+class RowChanges(NamedTuple):
+    """The present version of a user's rows, and the ids of those that changed; None if they are not known."""
+
+    version: int
+    ids: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +486,7 @@ class Rows(Generic[T]):
         start = max(0, self.count(user) - most)
         return [row.item for row in self._items(self._space(user).store.each(self.kind.name, start=start), user)]
 
-    def changes(self, since: int, user: User) -> tuple[int, list[str] | None]:
+    def changes(self, since: int, user: User) -> RowChanges:
         """Return a version, and the ids of the items that this process changed or removed after another version.
 
         The ids are None for version 0, after too many changes, and if other processes may have written. Jobs may be
@@ -490,8 +497,8 @@ class Rows(Generic[T]):
             number = space.version - since
             first = len(space.changed) - number
             if number < 0 or first < 0:
-                return space.version, None
-            return space.version, list(dict.fromkeys(islice(space.changed, first, None)))
+                return RowChanges(space.version, None)
+            return RowChanges(space.version, list(dict.fromkeys(islice(space.changed, first, None))))
 
     def written(self, user: User) -> int:
         """Return the number of a user's items that this process wrote or removed."""

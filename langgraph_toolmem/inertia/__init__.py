@@ -32,6 +32,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from langgraph_toolmem.base.checks import LogLine
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest, fraction_of
 from langgraph_toolmem.base.threads import async_variant
@@ -401,15 +402,13 @@ class Inertia(Method):
         if key in self._logged or len(self._logged) >= most_logged:
             return
         self._logged.add(key)
-        for level, line in self._lines_on_declarations(policy, tools):
-            if line and line not in self._logged:
-                logger.log(level, line)
-                self._logged.add(line)
+        for line in self._lines_on_declarations(policy, tools):
+            if line.text and line.text not in self._logged:
+                logger.log(line.level, line.text)
+                self._logged.add(line.text)
 
-    def _lines_on_declarations(
-        self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None
-    ) -> Iterator[tuple[int, str]]:
-        """Yield lines for the log with their levels; a line may be ""."""
+    def _lines_on_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> Iterator[LogLine]:
+        """Yield lines for the log; a text may be ""."""
         catalogue = self.core.catalogue
         specs = {**catalogue.known, **(tools or {})}
         whole = catalogue.given is not None
@@ -422,7 +421,7 @@ class Inertia(Method):
         level = logging.DEBUG
         if reading:
             level = logging.WARNING
-        yield level, undeclared_line(missing, reading)
+        yield LogLine(level, undeclared_line(missing, reading))
 
     def _draw(self, kind: str, *parts: str | int) -> float:
         """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the parts of a history."""

@@ -371,10 +371,10 @@ def candidates(situation: Situation, contexts: CallContexts) -> list[Candidate]:
     state, neighbours = situation.state, situation.neighbours
     provenance = Provenance(situation.graph, state, situation.constants, neighbours)
     shares = next_tools(situation.graph, state, neighbours[:NEAREST])
-    following, of_calls = contexts.after(state)
-    here = CallEvidence(situation, neighbours[:NEAREST], shares, of_calls, provenance)
+    calls = contexts.after(state)
+    here = CallEvidence(situation, neighbours[:NEAREST], shares, calls.shares, provenance)
     listed = _calls_of_likely_tools(here)
-    listed += _whole_calls(here, following, {candidate.key for candidate in listed})
+    listed += _whole_calls(here, calls.likeliest, {candidate.key for candidate in listed})
     # "Where is the order of C820?" was answered with the customer in the prompt: such a candidate is removed before it
     # is weighed, because its record as a call is good.
     listed = [candidate for candidate in listed if not _is_distracted(candidate)]
@@ -398,9 +398,8 @@ def _calls_of_likely_tools(here: CallEvidence) -> list[Candidate]:
         # Several calls of one tool differ in one parameter ("each order of the customer") and share the others.
         differing = _fill_each(here, item, spec)
         if differing is not None:
-            parameter, values = differing
-            of_each = {**filled, parameter: values}
-            listed.append(Candidate(here, tool, of_each, share, _product(of_each), each=parameter))
+            of_each = {**filled, differing.parameter: differing.values}
+            listed.append(Candidate(here, tool, of_each, share, _product(of_each), each=differing.parameter))
     return listed
 
 
@@ -601,14 +600,21 @@ class Filler:
                 yield descriptor, value, True
 
 
-def _fill_each(here: CallEvidence, group: str, spec: ToolSpec) -> tuple[str, Filled] | None:
-    """Return the parameter in which several calls of one tool differ, and its values, one for each call.
+class DifferingParameter(NamedTuple):
+    """The parameter in which several calls of one tool differ, and the list of its values, one for each call."""
 
-    The values come from the source with the best record. `group` is the tool as `parallel` writes it.
+    parameter: str
+    values: Filled
+
+
+def _fill_each(here: CallEvidence, group: str, spec: ToolSpec) -> DifferingParameter | None:
+    """Return the parameter in which several calls of a tool differ; `group` is the tool as `parallel` writes it.
+
+    The values come from the source with the best record.
     """
     most_at_once = 8  # calls of one turn that are made without the model
     sources, symbol = here.situation.graph.sources, here.situation.state.symbols[-1]
-    best: tuple[str, Filled] | None = None
+    best: DifferingParameter | None = None
     highest = -1.0
     for parameter, schema in spec.properties.items():
         slot = slot_key(group, parameter)
@@ -621,7 +627,7 @@ def _fill_each(here: CallEvidence, group: str, spec: ToolSpec) -> tuple[str, Fil
             values = [fit(value, schema) for value in offered]
             weight = _precision(cell, at_this_point.get(descriptor))
             if ABSENT not in values and weight > highest:
-                best, highest = (parameter, Filled(values, weight, descriptor)), weight
+                best, highest = DifferingParameter(parameter, Filled(values, weight, descriptor)), weight
     return best
 
 
@@ -673,6 +679,18 @@ class CallFollowed(Event):
     user: str | None
 
 
+class CallsAfter(NamedTuple):
+    """The calls that followed the run's latest calls.
+
+    Attributes:
+        likeliest: three at most, the most frequent first.
+        shares: of every call among the successors, by `call_key`.
+    """
+
+    likeliest: list[FollowingCall]
+    shares: dict[str, float]
+
+
 class CallContexts(Table):
     """Counts of whole calls that follow each other.
 
@@ -713,11 +731,8 @@ class CallContexts(Table):
         if text:
             self.known.add(call, text, run, user)
 
-    def after(self, state: RunState) -> tuple[list[FollowingCall], dict[str, float]]:
-        """Return the calls that followed the run's latest calls most often, and the share of every call by `call_key`.
-
-        The first are three at most, best first.
-        """
+    def after(self, state: RunState) -> CallsAfter:
+        """Return the calls that followed the run's latest calls."""
         most_offered, least_share = 3, 0.1
         shares: dict[str, float] = {}
         for context in contexts_of(state):
@@ -729,10 +744,10 @@ class CallContexts(Table):
         for negative_share, call in ranked:
             for text in self.known.rows.get(call, ()):
                 if len(following) == most_offered:
-                    return following, shares
+                    return CallsAfter(following, shares)
                 tool, args = json.loads(text)
                 following.append(FollowingCall(tool, args, -negative_share))
-        return following, shares
+        return CallsAfter(following, shares)
 
     def forget(self, gone: Forgotten) -> int:
         """Delete calls without another contributor."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from langgraph_toolmem.base.checks import (
+    LogLine,
     check_fields,
     checks_options,
     expect,
@@ -390,8 +391,8 @@ def _destructive(tool: str, policy: InertiaPolicy) -> Refusal | None:
     return Refusal("destructive", text)
 
 
-def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> Iterator[tuple[int, str]]:
-    """Yield lines for the log, with their levels, on names in a policy without a tool.
+def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> Iterator[LogLine]:
+    """Yield lines for the log on names in a policy without a tool.
 
     Yields nothing until tools are known. Unless the tools are the `whole` set, another agent may have such a tool: then
     only a name that is close to a known one, which the policy does not name, gets a warning.

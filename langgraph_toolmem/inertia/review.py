@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.caches import drop_oldest
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -697,10 +697,12 @@ def _unskipped(
         if name in specs:
             policy = _most_open(specs[name], policies)
             bar = budget.bar(policy, changes=may_write(name, specs))
-            why, todo = _why(name, specs[name], figures, record, policy, bar)
+            obstacle = _obstacle(name, specs[name], figures, record, policy, bar)
         else:
-            why, todo = "guard: it is not among the tools", "name it in tools="
-        unskipped.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
+            obstacle = Obstacle("guard: it is not among the tools", "name it in tools=")
+        unskipped.append(
+            {"tool": tool, "calls": calls, "skipped": skipped, "why": obstacle.why, "todo": obstacle.remedy}
+        )
     return sorted(unskipped, key=_most_calls)[:MOST_ROWS]
 
 
@@ -708,33 +710,39 @@ def _most_calls(row: Mapping[str, Any]) -> tuple[int, str]:
     return -row["calls"], row["tool"]
 
 
-def _why(
+class Obstacle(NamedTuple):
+    """The reason why calls of a tool are not skipped, and its remedy; "" if none is needed."""
+
+    why: str
+    remedy: str = ""
+
+
+def _obstacle(
     tool: str,
     spec: ToolSpec,
     figures: Mapping[str, Any],
     record: Mapping[str, float],
     policy: InertiaPolicy,
     bar: float,
-) -> tuple[str, str]:
-    """Return the first obstacle, and its remedy ("" if none is needed)."""
-    # Only the first obstacle is named: the remedy of a later one has no effect before the first is removed.
+) -> Obstacle:
+    """Return the first obstacle: the remedy of a later one has no effect before the first is removed."""
     few = 10  # least number of predictions of a meaningful record
     hits, misses = int(record.get("hits", 0)), int(record.get("misses", 0))
     predictions = hits + misses
     never = figures["never_skipped"].get(tool)
     if never:
-        return f"guard: {never.removeprefix(tool).strip()}", _remedy(tool, spec, policy)
+        return Obstacle(f"guard: {never.removeprefix(tool).strip()}", _remedy(tool, spec, policy))
     if policy.shadow:
-        return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
+        return Obstacle("shadow mode", "InertiaPolicy(shadow=False) when the record is good enough")
     if not figures["budget_open"]:
-        return "budget: the allowed misses are used up", "wait, or allow a larger max_wrong_per_100"
+        return Obstacle("budget: the allowed misses are used up", "wait, or allow a larger max_wrong_per_100")
     if predictions < few:
         import_logs = "import logs: toolmem import runs.jsonl --memory FOLDER"
-        return f"below the bar: only {predictions} predictions so far", import_logs
+        return Obstacle(f"below the bar: only {predictions} predictions so far", import_logs)
     share = f"{hits:,} of {predictions:,} predictions were exactly right"
     if hits < bar * predictions:
-        return f"below the bar of {bar:.0%}: {share}", "prefetch=True saves its waiting all the same"
-    return f"{share}; single calls may be below the bar of {bar:.0%}", ""
+        return Obstacle(f"below the bar of {bar:.0%}: {share}", "prefetch=True saves its waiting all the same")
+    return Obstacle(f"{share}; single calls may be below the bar of {bar:.0%}")
 
 
 def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:

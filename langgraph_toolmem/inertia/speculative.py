@@ -134,13 +134,16 @@ class AgentTools:
         for tool in offered:
             if not (before_model and tool.return_direct):
                 tools[tool.name] = tool
-        may, others = qualified(tools, specs, policy, self._settings, self._interceptors)
-        if may:
-            note_once(f"Prefetched {'before' if before_model else 'while'} the model is asked: %s.", named(may))
-            self._logger.debug("%s", others)
-        elif others:
-            warn_once(f"{'context' if before_model else 'prefetch'} has nothing to do. %s", others)
-        return may
+        qualifying = qualified(tools, specs, policy, self._settings, self._interceptors)
+        option, moment = "prefetch", "while"
+        if before_model:
+            option, moment = "context", "before"
+        if qualifying.tools:
+            note_once(f"Prefetched {moment} the model is asked: %s.", named(qualifying.tools))
+            self._logger.debug("%s", qualifying.others)
+        elif qualifying.others:
+            warn_once(f"{option} has nothing to do. %s", qualifying.others)
+        return qualifying.tools
 
 
 class _QualifiedTools(NamedTuple):
@@ -150,17 +153,21 @@ class _QualifiedTools(NamedTuple):
     by_name: Mapping[str, BaseTool]
 
 
+class Qualifying(NamedTuple):
+    """The tools that may be prefetched, by name, and a line for the log on the others; "" if all may."""
+
+    tools: dict[str, BaseTool]
+    others: str
+
+
 def qualified(
     tools: Mapping[str, BaseTool],
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     settings: Prefetch | PrefetchedContext,
     interceptors: Interceptors,
-) -> tuple[dict[str, BaseTool], str]:
-    """Return the tools, as the host executes them, that may be prefetched, and why others may not.
-
-    The second is a line for the log; "" if all may be prefetched.
-    """
+) -> Qualifying:
+    """Return the tools, as the host executes them, that may be prefetched, and why others may not."""
     may: dict[str, BaseTool] = {}
     names_by_reason: dict[str, list[str]] = {}
     for name, tool in tools.items():
@@ -173,9 +180,9 @@ def qualified(
         else:
             may[name] = tool
     if not names_by_reason:
-        return may, ""
+        return Qualifying(may, "")
     others = "; ".join(f"{named(names)}: {reason}" for reason, names in names_by_reason.items())
-    return may, f"Not prefetched: {others}."
+    return Qualifying(may, f"Not prefetched: {others}.")
 
 
 def _why_not(

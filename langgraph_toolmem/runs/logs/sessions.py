@@ -18,6 +18,7 @@ from langgraph_toolmem.runs.logs.traces import history_of
 from langgraph_toolmem.runs.logs.transcript import (
     Fields,
     LogFormat,
+    NumberedFields,
     NumberedRecord,
     Transcript,
     TranscriptSnapshot,
@@ -32,7 +33,7 @@ from langgraph_toolmem.runs.logs.transcript import (
 # --- logged calls of a model's API: requests with their responses ---
 
 
-def _read_exchanges(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_exchanges(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     snapshots = []
     histories: dict[str, list[Any]] = {}  # by the id of the response that ends them
     for line, record in objects_of(records):
@@ -120,7 +121,7 @@ class _ClaudeSession:
     transcript: Transcript = field(default_factory=Transcript)
 
 
-def _read_claude_sessions(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_claude_sessions(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     sessions: dict[str, _ClaudeSession] = {}
     roots: dict[str, str] = {}  # a message's first ancestor: it names a sub-agent's conversation
     other_lines = Transcript()
@@ -168,7 +169,7 @@ CLAUDE_CODE: Final = LogFormat(
 # --- Codex: items of the Responses API ---
 
 
-def _read_codex(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_codex(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     """Yield the session of a file; other lines repeat its items for the screen or contain settings."""
     items, first, session = [], 0, None
     for line, record in objects_of(records):
@@ -189,7 +190,7 @@ CODEX: Final = LogFormat("Codex sessions", (("type=response_item", "payload.type
 # --- Gemini's Agent Development Kit ---
 
 
-def _read_adk_sessions(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_adk_sessions(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     for line, record in objects_of(records):
         contents = []
         for event in dicts(record["events"]):
@@ -213,7 +214,7 @@ SESSIONS: Final = LogFormat("ADK sessions", (("events[].content.parts[]", "event
 # --- AutoGen: the saved state of agents ---
 
 
-def _read_states(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_states(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     for line, record in objects_of(records):
         agents = record.get("agent_states")
         if not isinstance(agents, dict):
@@ -253,7 +254,7 @@ _ACTION: Final = re.compile(
 _RESULT_ROLES: Final = ("function", "observation", "tool", "function_response")
 
 
-def _read_conversations(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_conversations(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     for line, record in objects_of(records):
         # There are no ids: a result answers the latest call.
         transcript, waiting = Transcript(), ""
@@ -292,7 +293,7 @@ def _first_object(text: str) -> object:
     return arguments
 
 
-def _read_toolbench_answers(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_toolbench_answers(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     """Yield the histories of ToolBench's answer files: one for each answer of the model, branches included."""
     for line, record in objects_of(records):
         answer = record["answer_generation"]
@@ -313,7 +314,7 @@ TOOLBENCH: Final = LogFormat("ToolBench answers", (("answer_generation.train_mes
 # --- SWE-agent and mini-swe-agent: structured calls alone, not commands in a text ---
 
 
-def _read_trajectories(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_trajectories(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     for line, record in objects_of(records):
         history = dicts(record.get("history")) or dicts(record.get("messages"))
         # The prompt may contain a whole demonstration, whose calls the model did not make.

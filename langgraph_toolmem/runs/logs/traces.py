@@ -20,6 +20,7 @@ from langgraph_toolmem.runs.logs.dialects import message_of_pair, transcribe
 from langgraph_toolmem.runs.logs.transcript import (
     Fields,
     LogFormat,
+    NumberedFields,
     NumberedRecord,
     Transcript,
     TranscriptSnapshot,
@@ -70,7 +71,7 @@ class ObservedSpan:
     facts: Fields = field(default_factory=dict)
 
 
-def read_observations(observations: Iterable[ObservedSpan]) -> Iterator[tuple[int, Fields]]:
+def read_observations(observations: Iterable[ObservedSpan]) -> Iterator[NumberedFields]:
     """Yield the conversations of observations.
 
     The histories of model calls are used if they have calls, because they group the calls of one answer. Otherwise (a
@@ -264,7 +265,7 @@ def _with_roles(messages: Iterable[Any], role: str) -> list[Any]:
 # --- Langfuse: traces and observations, from its API and its exports ---
 
 
-def _read_langfuse_traces(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_langfuse_traces(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     yield from read_observations(_langfuse_spans(records))
 
 
@@ -330,7 +331,7 @@ LANGFUSE: Final = LogFormat(
 # --- LangSmith (``client.list_runs()``, an export of a project): whole agents, or only model calls ---
 
 
-def _read_langsmith_runs(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_langsmith_runs(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     traces: dict[str, _LangsmithTrace] = {}
     for line, run in objects_of(records):
         trace_id = str(run.get("trace_id") or run.get("id") or line)
@@ -353,7 +354,7 @@ class _LangsmithTrace:
         return _start_of(self.runs[0])
 
 
-def _read_langsmith_trace(trace: _LangsmithTrace) -> Iterator[tuple[int, Fields]]:
+def _read_langsmith_trace(trace: _LangsmithTrace) -> Iterator[NumberedFields]:
     roots = [run for run in trace.runs if not run.get("parent_run_id")]
     metadata: Fields = {}
     # The roots last: their facts about the conversation take precedence over those of a step.
@@ -477,10 +478,10 @@ LANGSMITH: Final = LogFormat(
 # --- OpenAI Agents SDK: spans as its processors export them ---
 
 
-def _read_sdk_traces(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_sdk_traces(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     groups: dict[str, Any] = {}
     # By trace and span: if a span is logged at its start and its end, the end counts, which has the output.
-    spans: dict[Any, tuple[int, Fields]] = {}
+    spans: dict[Any, NumberedFields] = {}
     for line, record in objects_of(records):
         for item in [record, *dicts(record.get("spans")), *dicts(record.get("data"))]:
             if item.get("object") == "trace":
@@ -539,9 +540,9 @@ _EVENT_ROLES: Final = {
 }
 
 
-def _read_spans(records: list[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def _read_spans(records: list[NumberedRecord]) -> Iterator[NumberedFields]:
     logged: defaultdict[str, list[Fields]] = defaultdict(list)  # log records by the span they belong to
-    spans: list[tuple[int, Fields]] = []
+    spans: list[NumberedFields] = []
     for line, record in objects_of(records):
         for event in _log_records(record):
             logged[str(event.get("spanId") or event.get("span_id"))].append(event)

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from langgraph_toolmem.base.text import digest
 
 Fields = dict[str, Any]
+NumberedFields: TypeAlias = tuple[int, Fields]
+"""The fields of a record or of a run, and the number of its line."""
 
 
 class CalledFunction(NamedTuple):
@@ -212,7 +214,7 @@ class TranscriptSnapshot:
     transcript: Transcript
 
 
-def latest_snapshots(snapshots: Sequence[TranscriptSnapshot]) -> Iterator[tuple[int, Fields]]:
+def latest_snapshots(snapshots: Sequence[TranscriptSnapshot]) -> Iterator[NumberedFields]:
     """Yield runs of one thread in order, without the histories with which a later one begins.
 
     Each call of a model is logged with the whole history before it. Agents may take turns in one thread, so a history
@@ -314,7 +316,7 @@ class LogFormat:
 
     name: str
     signatures: tuple[Signature, ...]
-    read: Callable[[list[NumberedRecord]], Iterator[tuple[int, Fields]]]
+    read: Callable[[list[NumberedRecord]], Iterator[NumberedFields]]
 
 
 def has_shape(value: Any, signatures: Iterable[Signature]) -> bool:
@@ -385,7 +387,7 @@ def dicts(values: Any) -> list[Fields]:
     return [value for value in values if isinstance(value, dict)]
 
 
-def objects_of(records: Iterable[NumberedRecord]) -> Iterator[tuple[int, Fields]]:
+def objects_of(records: Iterable[NumberedRecord]) -> Iterator[NumberedFields]:
     """Yield the records that are objects."""
     for line, record in records:
         if isinstance(record, dict):
