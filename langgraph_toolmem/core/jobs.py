@@ -84,6 +84,8 @@ class JobLimits:
     namespaces: int = 200_000
 
 
+# With these, a recorded run of 13 turns costs 40 ms until everything of it is written, and a burst of 500 runs is
+# written in 19 s (`benchmarks.burst`).
 JOB_LIMITS: Final = JobLimits()
 
 _OF_THESE_KINDS: Final = "dead = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"

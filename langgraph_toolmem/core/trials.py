@@ -76,6 +76,8 @@ class TrialSettings:
     held_out: int = 20_000
 
 
+# Chosen on the simulation of `benchmarks.hints`: if agents follow every hint, 9 of 9 harmful hints are gone after 107
+# showings (median), and 9 of 9 helpful ones stay. If agents follow half of the hints, 6 of 9 helpful ones stay.
 TRIAL_SETTINGS: Final = TrialSettings()
 
 Standing = Literal["tried", "helps", "hurts", "idle"]

@@ -89,6 +89,7 @@ class Prefetch:
     """
 
     tools: frozenset[str] | None = None
+    # Alone it does not limit the waste: on seven recorded sets 1.2 to 2.3 look-ups were discarded for each one served.
     min_probability: float = 0.08
     max_wasted: float | None = 1.5
     timeout: float = 10.0
@@ -312,7 +313,8 @@ def choose(predicted: Sequence[Option], least: float, may: Callable[[str, Mappin
     """
     # The wording of the request is not tested: with the whole test of novelty 52, 43 and 13 % of the look-ups were
     # ready (retail, telecom, airline), without it 72, 62 and 26. An unrequested look-up is discarded. There is no limit
-    # of calls either: with six of them airline had 27.7 % ready in place of 28.8.
+    # of calls either: with six of them airline had 27.7 % ready in place of 28.8. A limit for each tool cost telecom 63
+    # to 57 %. Weighing by the probability of an answer in words gave the same curve, and a worse one in the office.
     chosen: dict[tuple[str, str], Lookup] = {}
     for option in predicted:
         if option.probability < least:

@@ -368,13 +368,7 @@ def credit_shortcut(
     `fails_anyway` is the share of the model's own calls of the tool that fail. A look-up that fails is a miss only as
     far as the model's look-ups succeed; a change that fails is always one.
     """
-    statuses = {step.status for step in turn.steps}
-    if statuses == {"ok"}:
-        outcome = "acted_ok"
-    elif "rejected" in statuses:  # a person or a limit kept the call from being executed
-        outcome = "acted_stopped"
-    else:
-        outcome = "acted_failed"
+    outcome = _outcome_in(turn)
     # If a look-up fails for the model too, the shortcut is not at fault. A change that failed may be half done.
     record: Record = [Count(outcome)]
     miss = 1.0 if changes else 1.0 - fails_anyway
@@ -383,6 +377,16 @@ def credit_shortcut(
     for tool in asked:
         record.append(ToolCount(tool, outcome))
     return record
+
+
+def _outcome_in(turn: Turn) -> str:
+    """Return the counter of a turn that the shortcut took."""
+    statuses = {step.status for step in turn.steps}
+    if statuses == {"ok"}:
+        return "acted_ok"
+    if "rejected" in statuses:  # a person or a limit kept the call from being executed
+        return "acted_stopped"
+    return "acted_failed"
 
 
 def failing_share(graph: ToolGraph, tool: str) -> float:

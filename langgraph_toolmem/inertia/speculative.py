@@ -296,15 +296,20 @@ def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
 
 def _injected(tool: BaseTool, spec: ToolSpec) -> set[str]:
     """Return the parameters that the model does not fill."""
+    injected = _injected_fields(tool.args_schema, spec)
+    if not isinstance(tool, Tool):  # a function of one text has no other parameters
+        for code in _code_of(tool):
+            injected |= _injected_into(code, spec)
+    return injected
+
+
+def _injected_fields(schema: Any, spec: ToolSpec) -> set[str]:
+    """Return the fields of a tool's own model that its offered schema does not have."""
     injected = set()
-    schema: Any = tool.args_schema
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         for name, field in schema.model_fields.items():
             if name not in spec.properties and field.alias not in spec.properties:
                 injected.add(name)
-    if not isinstance(tool, Tool):  # a function of one text has no other parameters
-        for code in _code_of(tool):
-            injected |= _injected_into(code, spec)
     return injected
 
 

@@ -294,10 +294,7 @@ def _leaves(
     if hasattr(type(model), "_generate"):  # a chat model may have fields that are called like a wrapper's
         yield _Leaf(model, fields, calls)
         return
-    config = fields.get("config")
-    if isinstance(config, Mapping):
-        configurable = {**(config.get("configurable") or {}), **configurable}
-
+    configurable = _with_bound_config(fields, configurable)
     if "_default_config" in fields:
         yield _configurable_leaf(fields, calls, configurable)
         return
@@ -309,6 +306,14 @@ def _leaves(
         yield _Leaf(model, fields, calls)
     for part in inside:
         yield from _leaves(part, calls, configurable, depth + 1)
+
+
+def _with_bound_config(fields: Mapping[str, Any], configurable: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a run's configurable with that of ``with_config`` around the model; the run's own values win."""
+    config = fields.get("config")
+    if isinstance(config, Mapping):
+        return {**(config.get("configurable") or {}), **configurable}
+    return configurable
 
 
 def _runnables_in(fields: Mapping[str, Any]) -> list[Runnable[Any, Any]]:

@@ -337,21 +337,21 @@ class Memo(SharedByCopies):
         if not turn and call.thread_id is None:
             return None
         with self._lock:
-            key = _MemoKey(call.owner, turn)
-            if not turn:
-                key = self._latest_of(key)
+            key = self._key(call.owner, turn)
             kept = self._kept.get(key)
             if kept is None or kept.point not in (None, self._point(call)):
                 return None
             self._kept.move_to_end(key)
             return kept
 
-    def _latest_of(self, key: _MemoKey) -> _MemoKey:
-        """Return the key of the thread's latest result; the same key if there is none."""
-        for known in reversed(self._kept):
-            if known.owner == key.owner:
-                return known
-        return key
+    def _key(self, owner: Owner, turn: str) -> _MemoKey:
+        """Return the key of a user's message; without one ("") the key of the thread's latest result."""
+        if not turn:
+            # A summary replaced the message, so the user has not spoken since.
+            for known in reversed(self._kept):
+                if known.owner == owner:
+                    return known
+        return _MemoKey(owner, turn)
 
     def put(self, call: Call, found: Any, purges: int, *, broken: bool = False) -> Kept:
         """Keep a result, and return the valid one: if another thread was faster, its result.

@@ -649,12 +649,12 @@ def _plain_value(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         return value
     kind, inner = next(iter(value.items()))
-    if kind == "arrayValue":
-        elements = (inner or {}).get("values") or ()
-        return [_plain_value(element) for element in elements]
+    if kind not in ("arrayValue", "kvlistValue"):
+        return inner
+    elements = (inner or {}).get("values") or ()
     if kind == "kvlistValue":
-        return _pairs((inner or {}).get("values"))
-    return inner
+        return _pairs(elements)
+    return [_plain_value(element) for element in elements]
 
 
 def nested(value: Any) -> Any:
