@@ -9,6 +9,10 @@ repeat them. So a back-off n-gram over these stands next to the counts of tools 
 passes `graph.provenance`. A call is complete or not made: an argument that the model mostly gave is never left out for
 lack of a value.
 
+Comments give figures of ablations, measured once: one cold shuffle of the first 100 to 350 runs of recorded sets (the
+shop of GPT-4.1 mini, 8 APIs, the airline), with the functions of `benchmarks.replay`. *Known*: share of the turns whose
+exact call is among the candidates.
+
 To add a rule: write a class with `refuse` (`decision.Veto`) and name it in one of the two tuples of `Calibrated`. A
 rule that learns is a `Table`, in a file of its own.
 """
@@ -239,11 +243,18 @@ class Bar:
 
 # --- candidates ---
 
+# Known with one tool: 21.2, 23.8 and 10.5 % (shop, 8 APIs, airline), with three 24.0, 26.5 and 13.5. Six tools add .2
+# to 2 points, and cost 7 to 23 % more time for a turn.
 MAX_TOOLS: Final = 3
+"""Tools whose calls are weighed."""
+# From a share of .3 on, 20.7, 25.7 and 12.0 % are known.
 LEAST_SHARE: Final = 0.05
 """Share of the most likely tool's share from which another is weighed too."""
+# 4 or 16 are right and wrong as often; 16 take .5 to 1.2 ms more for a turn.
 NEIGHBOURS: Final = 8
 """Nearest past requests that vote for a call."""
+# With one alone 23.6, 25.7 and 12.6 % are known; with all eight, look-ups in the shop are wrong .52 times per 100 turns
+# in place of .37.
 NEAREST: Final = 4
 """Of these, the number that votes for the next tool and its values."""
 
@@ -460,6 +471,7 @@ def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour
                 counts[item] = chosen_by_model
         if counts:
             shares = interpolated(counts, shares)
+    # Without these votes 23.2, 24.1 and 12.8 % are known, and look-ups in the shop are wrong .58 times per 100 turns.
     votes: dict[str, float] = {}
     for near in neighbours:
         item = WORDS if near.tool is None else near.tool
@@ -643,6 +655,7 @@ class _Support(dict[str, float]):
 
     def moved(self, weight: float, item: str) -> float:
         """Return a source's record, moved towards its record after the nearest past requests."""
+        # By the record alone, look-ups of the 8 APIs are right 3.3 times per 100 turns in place of 4.1.
         return (self.get(item, 0.0) + weight) / (self.total + 1)
 
 
@@ -733,6 +746,7 @@ class CallContexts(Table):
 
     def after(self, state: RunState) -> CallsAfter:
         """Return the calls that followed the run's latest calls."""
+        # Without whole calls 22.4, 25.7 and 13.3 % are known.
         most_offered, least_share = 3, 0.1
         shares: dict[str, float] = {}
         for context in contexts_of(state):

@@ -158,7 +158,10 @@ class Shortcut(Step[Inertia]):
     def render(self, call: Call, found: InertiaForecast) -> StepOutput:
         """Return the call in the model's place, or an empty output."""
         decision = found.decision
-        call.forecast = None if call.held_out else found
+        # A held-out episode runs without the memory, so nothing is prefetched in it.
+        call.forecast = None
+        if not call.held_out:
+            call.forecast = found
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:
@@ -172,9 +175,11 @@ class Shortcut(Step[Inertia]):
             return Refusal("tool_choice", "the request settles which tools may be called: the model is asked")
         # Also the models that the host may fall back to: they get the same history.
         for model in (call.model, *self.models):
-            if model is not None and (rule := refusal_of(model, call.settings)):
-                text = f"{rule}: its API refuses turns that the model did not make"
-                return Refusal("provider", text)
+            if model is None:
+                continue
+            rule = refusal_of(model, call.settings)
+            if rule:
+                return Refusal("provider", f"{rule}: its API refuses turns that the model did not make")
         return None
 
 
@@ -273,8 +278,13 @@ class InertiaSettings(BaseModel):
     @classmethod
     def _misspelt(cls, given: Any) -> Any:
         """Refuse a misspelt key of these settings; ignore others."""
-        for key in given if isinstance(given, Mapping) else ():
-            if key not in cls.model_fields and (meant := nearest(str(key), cls.model_fields)):
+        if not isinstance(given, Mapping):
+            return given
+        for key in given:
+            if key in cls.model_fields:
+                continue
+            meant = nearest(str(key), cls.model_fields)
+            if meant is not None:
                 raise ValueError(f"{cls.__name__} has no {key!r}; did you mean {meant!r}?")
         return given
 
@@ -282,7 +292,9 @@ class InertiaSettings(BaseModel):
     @classmethod
     def _left_empty(cls, value: Any, info: Any) -> Any:
         """Treat an empty field of a form as missing; fields of subclasses are unchanged."""
-        return None if value == "" and info.field_name in InertiaSettings.model_fields else value
+        if value == "" and info.field_name in InertiaSettings.model_fields:
+            return None
+        return value
 
 
 def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None:

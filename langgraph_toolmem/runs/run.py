@@ -184,10 +184,11 @@ class Run:
 
     def backwards(self) -> Iterator[Run]:
         """Yield the episodes of a thread from the latest to the first, lazily."""
-        run = self
-        while (episode := run.current) is not run:
+        run, episode = self, self.current
+        while episode is not run:
             yield episode
             run = Run(episode.earlier, self.thread_id, self.truncated, None)
+            episode = run.current
         yield run
 
     @property
