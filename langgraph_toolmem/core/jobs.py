@@ -311,14 +311,14 @@ class JobQueue(Database):
 
     # --- runs and users ---
 
-    def note_namespaces(self, found: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
+    def note_namespaces(self, known: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
         """Keep, for later feedback, the user's digest ("" if it is not known) and the namespace of runs."""
-        if not found:
+        if not known:
             return
         note = """INSERT OR REPLACE INTO namespaces SELECT :run, :namespace,
             coalesce(nullif(:user, ''), (SELECT user FROM namespaces WHERE run = :run), '')"""
         with self.writing() as database:
-            for run, user, namespace in found:
+            for run, user, namespace in known:
                 database.execute(note, {"run": run, "user": user, "namespace": json.dumps(namespace)})
             latest = "SELECT max(rowid) FROM namespaces"
             database.execute(f"DELETE FROM namespaces WHERE rowid <= ({latest}) - ?", (JOB_LIMITS.namespaces,))

@@ -231,9 +231,9 @@ class Decision:
 
     def held(self, refusal: Refusal) -> Decision:
         """Return the same decision, checked against the model and not made."""
-        # It would have been made, so the model's answer checks it as an audit does.
         if self.proposal is None or not self.acts:
             return self
+        # It would have been made, so the model's answer checks it as an audit does.
         proposal = replace(self.proposal, act=False, hold=refusal, audit=True)
         return replace(self, proposal=proposal, refusal=refusal)
 
@@ -325,19 +325,19 @@ def forecast_of(call: Call) -> InertiaForecast | None:
 
 def attributes(role: str, decision: Decision) -> Attributes:
     """Return a decision as flat attributes without a word of a user (docs/observing.md lists them)."""
-    found: Attributes = {
+    flat: Attributes = {
         "toolmem.node": role,
         "toolmem.decision": decision.outcome,
         "toolmem.reason": decision.code,
         "toolmem.candidates": len(decision.options),
     }
     if decision.proposal is not None:
-        found["toolmem.tool"] = decision.proposal.tool
-        found["toolmem.confidence"] = round(float(decision.proposal.confidence), 4)
-        found["toolmem.audit"] = decision.proposal.audit
+        flat["toolmem.tool"] = decision.proposal.tool
+        flat["toolmem.confidence"] = round(float(decision.proposal.confidence), 4)
+        flat["toolmem.audit"] = decision.proposal.audit
         if decision.acts:
-            found["gen_ai.tool.name"] = decision.proposal.tool
-    return found
+            flat["gen_ai.tool.name"] = decision.proposal.tool
+    return flat
 
 
 def note_decision(role: str, decision: Decision) -> None:
@@ -347,10 +347,10 @@ def note_decision(role: str, decision: Decision) -> None:
     """
     # The reason may quote the user, so only the developer's log gets it. Traces get the code.
     try:
-        found = attributes(role, decision)
+        flat = attributes(role, decision)
         if _decisions.isEnabledFor(logging.DEBUG):
-            _decisions.debug("%s: %s: %s", role, found["toolmem.decision"], decision.reason, extra=found)
+            _decisions.debug("%s: %s: %s", role, flat["toolmem.decision"], decision.reason, extra=flat)
     except Exception:  # a decision is made even if it cannot be reported
         _logger.debug("a decision was not reported", exc_info=True)
     else:
-        annotate(found)
+        annotate(flat)

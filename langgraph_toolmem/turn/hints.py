@@ -48,8 +48,6 @@ CACHE: Final = "cache_control"
 HINTS: Final = "toolmem_hints"
 Scope = Literal["call", "point", "turn"]
 """Lifetime of a step's result: one model call; one model call with its retries; until the user speaks again."""
-Request = tuple[SystemMessage | None, list[Any], Mapping[str, Any]]
-"""The system message of a request, its other messages, and its settings."""
 
 
 class Line(NamedTuple):
@@ -64,6 +62,14 @@ class Line(NamedTuple):
     text: str
     about: str = ""
     item: str = ""
+
+
+class HintedRequest(NamedTuple):
+    """A request to the model with its hint: the system message, if any, the other messages, and the settings."""
+
+    system: SystemMessage | None
+    messages: list[Any]
+    settings: Mapping[str, Any]
 
 
 Seen = Callable[[Sequence[Line]], Sequence[Line]]
@@ -398,10 +404,10 @@ def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "m
         return messages
     outputs = [_output_of(hint) for hint in _held(state, messages_key)]
     text = composed(outputs, messages)
-    system, messages, _ = placed(text, system=None, messages=messages, model=model)
-    if system is None:
-        return messages
-    return [system, *messages]
+    request = placed(text, system=None, messages=messages, model=model)
+    if request.system is None:
+        return request.messages
+    return [request.system, *request.messages]
 
 
 def placed(
@@ -411,7 +417,7 @@ def placed(
     messages: Sequence[Any],
     model: Any,
     settings: Mapping[str, Any] | None = None,
-) -> Request:
+) -> HintedRequest:
     """Return a request with a hint in the place that suits the model; the arguments stay unchanged.
 
     Args:
@@ -423,16 +429,16 @@ def placed(
     """
     settings = settings or {}
     if not text:
-        return system, list(messages), settings
+        return HintedRequest(system, list(messages), settings)
     placement = placement_of(model, settings)
     if not placement:
         _warn_of_unknown_place(model)
     # In the system message hints cost x1.60 to x1.76 of a run's tokens, after the last message x1.05 to x1.06
     # (`benchmarks.prefix`): a changed beginning of the prompt is not read from the provider's cache.
     if not placement or not messages:
-        return _in_front(system, text), list(messages), settings
+        return HintedRequest(_in_front(system, text), list(messages), settings)
     if placement == "instructions":
-        return system, list(messages), _with_instructions(settings, model, text)
+        return HintedRequest(system, list(messages), _with_instructions(settings, model, text))
     return _at_the_tail(text, placement, system, messages, settings)
 
 
@@ -447,12 +453,12 @@ def _warn_of_unknown_place(model: Any) -> None:
 
 def _at_the_tail(
     text: str, placement: Place, system: SystemMessage | None, messages: Sequence[Any], settings: Mapping[str, Any]
-) -> Request:
+) -> HintedRequest:
     """Return a request with a hint after its last message, or inside it."""
     *before, last = messages
     last = _message(last)
     if placement == "in_tool" and isinstance(last, ToolMessage):
-        return system, [*before, with_text(last, text)], settings
+        return HintedRequest(system, [*before, with_text(last, text)], settings)
     content: Any = text
     if placement == "tail_list":
         content = [{"type": "text", "text": text}]
@@ -462,9 +468,9 @@ def _at_the_tail(
     if placement == "tail_marked" and settings.get(CACHE):
         marked = _marked(last, settings[CACHE])
     if marked is None:
-        return system, [*messages, hint], settings
+        return HintedRequest(system, [*messages, hint], settings)
     unmarked = {name: value for name, value in settings.items() if name != CACHE}
-    return system, [*before, marked, hint], unmarked
+    return HintedRequest(system, [*before, marked, hint], unmarked)
 
 
 def _in_front(system: SystemMessage | None, text: str) -> SystemMessage:

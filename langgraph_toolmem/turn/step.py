@@ -244,7 +244,7 @@ class StepRunner:
             kept = yield from self._result(call, purges)
             if kept.broken:
                 return NO_OUTPUT
-            output = step.render(call, kept.found)
+            output = step.render(call, kept.result)
             # A kept result is rendered at each call of its scope, and the stream gets each event once.
             if output.event is not None and output.event != kept.event:
                 kept.event = output.event
@@ -260,10 +260,10 @@ class StepRunner:
         kept = self._memo.get(call)
         if kept is not None:
             return kept
-        found = self.step.compute(call)
-        if isinstance(found, Generator):
-            found = yield from found
-        return self._memo.put(call, found, purges)
+        result = self.step.compute(call)
+        if isinstance(result, Generator):
+            result = yield from result
+        return self._memo.put(call, result, purges)
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
         with self.step.errors:
@@ -286,13 +286,13 @@ class Kept:
     """A kept result of a step.
 
     Attributes:
-        found: the result.
+        result: of `compute`.
         point: the point of the run and the offered tools for which it is valid; None for the whole user turn.
         event: the latest event that reported it.
         broken: True if `compute` failed: the step is silent in this scope.
     """
 
-    found: Any
+    result: Any
     point: tuple[str, frozenset[str]] | None
     event: Any = None
     broken: bool = False
@@ -353,13 +353,13 @@ class Memo(SharedByCopies):
                     return known
         return _MemoKey(owner, turn)
 
-    def put(self, call: Call, found: Any, purges: int, *, broken: bool = False) -> Kept:
+    def put(self, call: Call, result: Any, purges: int, *, broken: bool = False) -> Kept:
         """Keep a result, and return the valid one: if another thread was faster, its result.
 
         Args:
             purges: of the texts when the computation began. If a user was forgotten since, the result is not kept.
         """
-        kept = Kept(found, self._point(call), broken=broken)
+        kept = Kept(result, self._point(call), broken=broken)
         if self._scope == "call":
             return kept
         key = _MemoKey(call.owner, turn_of(call.messages))

@@ -150,11 +150,11 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
     kept = step.Memo("turn", texts)
 
     def put(thread: str | None, text: str, found: str, *more: Any) -> Any:
-        return kept.put(Call([HumanMessage(text), *more], Owner(thread)), found, texts.purges).found
+        return kept.put(Call([HumanMessage(text), *more], Owner(thread)), found, texts.purges).result
 
     def get(thread: str | None, text: str, *more: Any, user: str | None = None) -> Any:
         found = kept.get(Call([HumanMessage(text), *more], Owner(thread, user)))
-        return None if found is None else found.found
+        return None if found is None else found.result
 
     put("a", "x", "ax")
     assert put("a", "x", "another") == "ax"
@@ -163,7 +163,7 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
     put("c", "x", "")
     assert [get(thread, "x") for thread in "abc"] == ["ax", None, ""]
     assert get("a", "x", user="ann") is get("a", "y") is None
-    assert kept.get(Call([SUMMARY], Owner("a"))).found == "ax"  # type: ignore[union-attr]
+    assert kept.get(Call([SUMMARY], Owner("a"))).result == "ax"  # type: ignore[union-attr]
     assert kept.get(Call([SUMMARY])) is None
     for found in ("one", "two"):
         put(None, "x", found)
