@@ -250,6 +250,7 @@ class LedgerTable(Table):
     def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
         if turn is not None:
             waiting = self.turns.setdefault(turn, {})
+            # A method may show items to a turn in several parts, by several steps: the turn counts once.
             if method not in waiting:
                 self._count(method, "shown")
             known = waiting.setdefault(method, WaitingItems(run, user or "")).tools

@@ -292,6 +292,7 @@ def _goes_on_from(history: Sequence[Any], messages: Sequence[Any]) -> bool:
 def _place_of(message: Any, messages: Sequence[Any]) -> int | None:
     """Return the position of a message among others, by its id, or by its content without an id."""
     identity = getattr(message, "id", None)
+    # From the end: the last message of an earlier call is among the latest, and contents may repeat.
     for place in range(len(messages) - 1, -1, -1):
         other = messages[place]
         if other is message or (identity and getattr(other, "id", None) == identity):
@@ -309,6 +310,7 @@ def _unhandled(call: OpenCall, messages: Sequence[Any]) -> list[Callable[[], Non
         if place is not None:
             later = messages[place + 1 :]
     answered: set[str] = {message.tool_call_id for message in later if isinstance(message, ToolMessage)}
+    # An answer right after the history: the host asked again, or another model, and the run went on.
     if later and isinstance(later[0], AIMessage):
         answered.add(_MODEL)
     return [ends for failed, ends in call.failures.items() if failed not in answered]

@@ -305,6 +305,7 @@ class TrialTable(Table):
         """
         for method, items in run.draws.items():
             for item, draw in items.items():
+                # A set: a request of unknown kind ("") is the same as ALL, and counts once.
                 for about in {run.about, ALL}:
                     for key in (item, ALL):
                         sums = self._sums_of(method, about, key)
@@ -386,6 +387,7 @@ def estimate(levels: Iterable[TrialSums | None], outcome: Outcome) -> Estimate:
         difference = _difference(sums.withheld[outcome], sums.shown[outcome])
         if difference is None:
             continue
+        # The posterior of a normal prior (the level before, with its spread) and a normal observation.
         trust = variance / (variance + difference.variance)
         mean += trust * (BETTER[outcome] * difference.value - mean)
         variance *= 1 - trust
@@ -408,6 +410,7 @@ def _difference(withheld: OutcomeSums, shown: OutcomeSums) -> _Difference | None
     total = withheld.squares + shown.squares - n0 * mean0 * mean0 - n1 * mean1 * mean1
     # Half an observation of a variance of 1/4 keeps few equal outcomes from looking certain.
     variance = (max(total, 0.0) + 0.125) / (n0 + n1 + 0.5)
+    # In standard deviations of the outcome, a mean of n episodes has the variance 1/n.
     return _Difference((mean1 - mean0) / math.sqrt(variance), 1 / n0 + 1 / n1)
 
 
@@ -540,6 +543,7 @@ class HintTrials:
         with self._core.lock:
             for method, kinds in self._table.sums.items():
                 for about, items in kinds.items():
+                    # With kinds of requests, the sums over them are only the prior of each.
                     if about == ALL and len(kinds) > 1:
                         continue
                     for item in items:

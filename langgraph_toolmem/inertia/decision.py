@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _decisions = logging.getLogger("langgraph_toolmem.decisions")
 _logger = logging.getLogger("langgraph_toolmem.inertia.decision")
+# Dashboards filter traces by these codes (docs/observing.md), so a code keeps its name when its text changes.
 Code: TypeAlias = Literal[
     "record_is_sure",
     "nothing_seen",

@@ -246,6 +246,7 @@ def _positions(messages: Iterable[Any]) -> list[str]:
         fields = message
         if not isinstance(message, dict):
             fields = {"content": message}
+        # A prompt that names the date differs between the calls of one conversation.
         if fields.get("role", fields.get("type")) == "system":
             continue
         calls = []
