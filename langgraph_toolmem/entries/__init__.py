@@ -1,11 +1,11 @@
 """Entries: past runs with their feedback and a critique, recalled for requests like them (arXiv 2606.07909).
 
 Each finished run is an *entry*: the request, the calls, the feedback, and, if it went wrong, a *critique*. At the next
-request **as many entries as are worth it** are recalled, often none. What a user rated badly again and again on
-similar requests is a *preference* against a tool, which may be taken out of what the model is offered.
+request the entries that are probably relevant are recalled, often none. Bad feedback on several similar requests that
+called a tool is a *preference* against the tool, and the model may be offered the other tools only.
 
 ==================  ==========================================================
-``Entries``         this method: what is kept, when, and how it is asked for; written and criticised in the
+``Entries``         this method: it keeps finished runs and recalls them; entries and critiques are written in the
                     background
 ``entry``           an entry, made of a run, as a row, as text for the prompt; its critique by a chat model
 ``recall``          past runs for a request: Chroma's nearest, weighed
@@ -67,7 +67,7 @@ class EntriesJobs:
     Attributes:
         write, judge, critique: kinds of jobs: an entry, feedback on it, a critique.
         judge_tries: feedback on a run that has no entry waits for it so often: about two minutes.
-        settle_seconds: how long `recall` waits for what is being written.
+        settle_seconds: how long `recall` waits for entries that are being written.
     """
 
     write: str = "write"
@@ -99,14 +99,16 @@ class RecallPolicy:
 
 
 class Entries(Method):
-    """Keeps finished runs as entries, recalls them, has failed ones criticised.
+    """The method that keeps finished runs as entries, and recalls them.
 
     Args:
-        policy: how many past runs are worth recalling.
-        critic: criticises runs that went wrong, in the background: a chat model, ``"provider:model"`` or a `Critic`.
-        share_comments: If True, everybody who shares the namespace may read what users say in their feedback. If False,
-            only the user who said it: nobody else is shown the comment, nor a critique that was made of it. Where users
-            are not named, nobody is.
+        policy: limits the recalled runs.
+        critic: writes critiques of failed runs, in the background: a chat model, ``"provider:model"`` or a `Critic`.
+        share_comments: If True, all users of the namespace see the comments of feedback. If False, only its user sees a
+            comment, or a critique that was made from it. Without user ids comments are not shown.
+
+    Raises:
+        ConfigurationError: an argument is invalid.
     """
 
     name: ClassVar[str] = "entries"
@@ -144,18 +146,18 @@ class Entries(Method):
     # --- asking ---
 
     def recall(self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None) -> list[Entry]:
-        """Return the past runs that are worth looking at for a request; often none.
+        """Return the past runs that are probably relevant to a request; often none.
 
-        Runs that somebody judged come first, each kind the most relevant first; `Entry.good` and `Entry.failed` tell
-        them apart from those that nobody judged. What was finished in this process is found.
+        Runs with feedback come first (`Entry.good`, `Entry.failed`), each kind the most relevant first. Runs that this
+        process has finished are found: the call waits up to 10 seconds until they are written.
 
         Args:
             query: the user's words.
-            user_id: whose runs.
-            policy: how many are worth it; the method's own if None.
+            user_id: the owner of the runs.
+            policy: limits the runs. Defaults to the method's own.
 
         Raises:
-            ConfigurationError: an argument cannot work.
+            ConfigurationError: an argument is invalid.
             NamespaceError: the namespace needs a user id.
             StorageError: the entries cannot be read.
         """
@@ -164,10 +166,10 @@ class Entries(Method):
     def ranked(
         self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None
     ) -> list[RecalledEntry]:
-        """Return the same as `recall`, with probabilities, reasons, and the runs that say the same.
+        """Return the same as `recall`, with probabilities, reasons, and the equivalent runs.
 
         Raises:
-            ConfigurationError: the query is not a text.
+            ConfigurationError, NamespaceError, StorageError: as for `recall`.
         """
         if not isinstance(query, str):
             raise ConfigurationError(f"`query` must be the user's words, got {type(query).__name__}.")
@@ -185,12 +187,12 @@ class Entries(Method):
         user_id: str | None = None,
         settle: bool = True,
     ) -> list[Preference]:
-        """Return what a user likes and avoids for requests like this one: at least two ratings in the same direction.
+        """Return the tools that a user likes and avoids for requests like this one, each by at least two ratings.
 
         Args:
             query: the user's words, or the messages of a run.
-            user_id: whose ratings; None in a namespace shared by all: everybody's.
-            settle: wait for what was finished in this process and is being written.
+            user_id: the user who rated. In a namespace without users, None counts the ratings of all.
+            settle: If True, wait up to 10 seconds until the runs that this process has finished are written.
 
         Raises:
             MessageError: the messages cannot be read.
@@ -219,14 +221,14 @@ class Entries(Method):
         *,
         policy: RecallPolicy | None = None,
     ) -> list[RecalledEntry]:
-        """Return the past runs to show to the model now, one for each group that says the same.
+        """Return the past runs to show to the model now, one of each group of equivalent runs.
 
-        They have no comment but the user's own, unless comments are shared.
+        Comments of other users are left out, unless comments are shared.
 
         Args:
-            messages: the history so far; what its latest episode asks for is the request.
+            messages: the history so far; its latest episode has the request.
             owner: the thread, whose own episodes are not recalled, and the user, whose runs are.
-            policy: as for `ranked`.
+            policy: limits the runs. Defaults to the method's own.
 
         Raises:
             MessageError, NamespaceError, StorageError: as for `preferences`.
@@ -290,7 +292,7 @@ class Entries(Method):
 
     arecall, apreferences = async_variant(recall), async_variant(preferences)
 
-    # --- what happens ---
+    # --- hooks of the method ---
 
     def ended(self, ended: EndedRun) -> None:
         """Put a run as it is now into the queue; it is on disk when this returns."""
@@ -320,7 +322,7 @@ class Entries(Method):
         self._queue(ENTRIES_JOBS.judge, feedback, run, user, namespace)
 
     def imported(self, given: Import) -> int:
-        """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
+        """Store entries of recorded runs, and return their number. A run without a request has no entry."""
         kept = 0
         for user, runs in by_namespace(given.runs, attrgetter("user.namespace")):
             entries = []
@@ -338,7 +340,7 @@ class Entries(Method):
 
     def _entry_of(self, ended: EndedRun) -> Entry | None:
         core, run = self.core, ended.run
-        # Where nobody is named now, `forget` must find it by who was named before.
+        # A later report may lack the user: `forget` finds the entry by the user that was named before.
         owner = core.owner_of(run.digest, ended.user.digest) or None
         return entry_of(
             run, run_digest=run.digest, now=core.now(), user=owner, score=ended.score, comment=ended.comment
@@ -350,7 +352,7 @@ class Entries(Method):
         self.core.jobs.put(kind, payload, run=run, user=user, namespace=namespace, ordering_key=order)
 
     def _keep(self, entries: Iterable[Entry], user: User) -> list[Entry]:
-        """Store entries, have failed ones criticised; return what stands now, without those of another user."""
+        """Store entries, and queue critiques of failed ones. Return the stored entries that belong to the user."""
         kept = []
         for entry in self.rows.put(entries, user):
             if entry is None:
@@ -391,7 +393,7 @@ class Entries(Method):
         if self._critic is None or not known:
             return ""
         entry = known[0]
-        # Feedback changed since the job was queued: the model is not paid for a critique of what nobody says now.
+        # Feedback changed since the job was queued: a critique of the old feedback is not worth a model call.
         if not entry.wants_critique or entry.feedback_key != job.payload["feedback"]:
             return ""
         most_similar = 3  # runs with feedback that the critic reads with this one
@@ -399,7 +401,7 @@ class Entries(Method):
         for row in self.rows.near(entry.query, user, k=most_similar + 1, part=JUDGED_PART):
             if row.id != entry.id:
                 similar.append(self._without_comment(row.item))
-        # Everybody may be shown the critique, so the critic reads no comment that they must not read.
+        # All users may see the critique, so the critic reads only comments that all may read.
         critique = self._critic(self._without_comment(entry), similar[:most_similar])
         return critique.model_dump_json()
 
@@ -464,7 +466,7 @@ class Entries(Method):
         return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:
-        """Return how many runs are kept, and how those ended that were shown some."""
+        """Return the number of kept runs, and the outcomes of the runs to which some were shown."""
         kept, shown = self.core.counter("entries"), self.core.ledger.figures(self.name)
         if not kept:
             return None

@@ -227,10 +227,10 @@ def _fits_into(recalled: RecalledEntry, group: Iterable[RecalledEntry]) -> bool:
 
 
 def _joined(group: list[RecalledEntry]) -> RecalledEntry:
-    def most_told(recalled: RecalledEntry) -> tuple[bool, bool, float]:
+    def most_telling(recalled: RecalledEntry) -> tuple[bool, bool, float]:
         return bool(recalled.entry.critique), bool(recalled.entry.comment), recalled.score
 
-    head = max(group, key=most_told)
+    head = max(group, key=most_telling)
     others: list[Entry] = []
     highest = 0.0
     for recalled in group:

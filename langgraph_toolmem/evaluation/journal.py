@@ -260,7 +260,7 @@ class Keeper:
 
 
 def _without_ids(message: BaseMessage) -> list[Any]:
-    """Return type, content and calls of a message. Its ids, and those of its calls, are drawn anew at each start."""
+    """Return type, content and calls of a message. Its ids, and those of its calls, differ at each start."""
     calls = [[call["name"], call["args"]] for call in getattr(message, "tool_calls", ())]
     return [message.type, message.content, calls]
 

@@ -79,7 +79,7 @@ class EvalSettings:
         agent: names the agent in the folder, so that another agent does not continue it.
         memory: arguments of `ToolMemory`, such as ``{"reads": {"get_*"}}``.
         train: If False, leave the train tasks out.
-        learn_from_tests: keep what the memory learns in test runs, in their order.
+        learn_from_tests: If True, the memory keeps the turns of test runs, in their order.
     """
 
     arms: Sequence[Arm]

@@ -416,7 +416,7 @@ class AtModel:
                     runner.step.on_error(call, error, failed_call)
 
     def _or_log(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Return what `do` returns; None if it fails."""
+        """Return the result of `do`; None if it fails."""
         with self.errors:
             return do(*args, **kwargs)
         return None

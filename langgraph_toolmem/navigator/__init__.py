@@ -119,7 +119,7 @@ class Navigator(Method):
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
         self.decisions = DecisionLog(core)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
-        # Past runs hold what users said: they leave RAM when a user is forgotten.
+        # Past runs contain users' requests: they are dropped from RAM when a user is forgotten.
         core.texts.register(self.tool_search.forget)
 
     # --- asking ---
@@ -138,23 +138,23 @@ class Navigator(Method):
         target: str | None = None,
         user_id: str | None = None,
     ) -> list[ToolHit]:
-        """Return the tools that a request needs most likely, in the order in which they complete a set.
+        """Return the tools that a request most likely needs, in the order in which they complete a set.
 
-        A compound request is searched clause by clause, and tools of one toolkit lift each other. Words decide; with
-        an embedder meanings do, too: then the tools' vectors are made at the first search and kept in Chroma. If it
-        fails, words decide, and the log says so once. Finished runs with similar requests (`finish`) lift the tools
-        that they called. A memory that was opened without tools searches those that it knows from before. Pruned tools
-        are not found, and a greeting finds nothing.
+        A compound request is searched clause by clause, and tools of one toolkit lift each other. The search compares
+        words, and with an embedder also meanings: the tools' vectors are made at the first search and kept in Chroma.
+        If the embedder fails, words decide, and the log says so once. Finished runs with similar requests (`finish`)
+        lift the tools that they called. A memory that was opened without tools searches those that it knew before.
+        Pruned tools are not found, and a greeting finds nothing.
 
         Args:
-            query: the user's words, or what a tool should do.
-            k: tools, at most; fewer if fewer have anything to do with the query.
-            available: names of the tools that may be found; all known ones if None.
-            target: the tool that the request ends with: found are those that are called before it.
-            user_id: whose runs, where the namespace keeps users apart; None: there no runs are looked at.
+            query: the user's words, or the task of a tool in words.
+            k: most tools; fewer if fewer are related to the query.
+            available: names of the tools that may be found. Defaults to all known tools.
+            target: the tool that the request ends with: the tools that are called before it are found.
+            user_id: the owner of the past runs. If the namespace separates users, None uses no past runs.
 
         Raises:
-            ConfigurationError: an argument cannot work.
+            ConfigurationError: an argument is invalid.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         _check(isinstance(query, str), "query", "a text", query)
@@ -179,26 +179,26 @@ class Navigator(Method):
         budget: float = 0.2,
         user_id: str | None = None,
     ) -> Plan:
-        """Return chains of tools from what is known to what is wanted, best first.
+        """Return chains of tools from known values to a target, best first.
 
         Args:
-            query: what is to be done; the three tools that fit best are the targets, unless `target` is given. A tool
-                that is declared to change something is a step before the target only if these words ask for it.
+            query: the request; the three tools that fit best are the targets, unless `target` is given. A tool that is
+                declared to change something is a step before the target only if these words ask for it.
             target: the tool to end with, or several, best first.
-            known: names of values that are there, or name -> value.
-            k: chains for each target, at most.
-            available: names of the tools that may be used; all known ones if None.
+            known: names of known values, or name -> value.
+            k: most chains for each target.
+            available: names of the tools that may be used. Defaults to all known tools.
             avoid: tools that must not be used, such as those that failed.
             done: tools that were called with success in this run.
             strategy: "alpha_beta": the most reliable chain; "annealing" (with a seed): the fittest by the paper.
             budget: seconds for the search.
-            user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
+            user_id: the owner of the past runs that the search for targets uses, as in `search`.
 
         Returns:
-            A plan; without chains if no tool fits the query.
+            A plan; without chains if the query fits no tool.
 
         Raises:
-            ConfigurationError: an argument cannot work, or a target is no known tool.
+            ConfigurationError: an argument is invalid, or a target is unknown.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         # Imported here, as below: an agent without plans does not load numpy (tests/unit/test_exports.py).
@@ -206,7 +206,7 @@ class Navigator(Method):
 
         _check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
-            raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
+            raise ConfigurationError("plan needs `query` (the request) or `target` (the tool to end with).")
         _check(query is None or isinstance(query, str), "query", "a text", query)
         out = self._out(avoid, available)
         targets: Sequence[str]
@@ -247,18 +247,18 @@ class Navigator(Method):
         done: Collection[str] = (),
         budget: float = 0.2,
     ) -> Recombination:
-        """Return another chain to the same end without the tools that failed: an equivalent one, else from upstream.
+        """Return another chain to the same target without the failed tools: with an equivalent tool, or from upstream.
 
         Args:
-            chain: the one whose step failed.
-            failed: all tools known as failed in this run.
+            chain: the chain with the failed step.
+            failed: all failed tools of this run.
             known, available, done, budget: as for `plan`.
 
         Returns:
-            The way to go on; "none" if there is none in this part of the graph: a fresh `plan` may find other targets.
+            The replacement; its `way` is "none" if this part of the graph has none. A new `plan` may find other targets.
 
         Raises:
-            ConfigurationError: an argument cannot work.
+            ConfigurationError: an argument is invalid.
         """
         from langgraph_toolmem.navigator.plan.planner import Chain, recombine
 
@@ -285,26 +285,26 @@ class Navigator(Method):
     def prune(self, *, most: int, dry_run: bool = True) -> list[PruneCandidate]:
         """Leave tools that fail or are hardly used out of plans, those with the highest scores first.
 
-        Such a tool is no step on the way to another one, and searches do not find it. The agent can still call it, and
-        can plan for it by its name. It is back after a call that succeeds, as after `restore`. Tools that were never
-        called stay: nothing speaks against them [O].
+        A pruned tool is not a step before other tools, and searches do not find it. The agent can still call it, and
+        plan for it by its name. One successful call brings it back, and so does `restore`. Tools that were never called
+        are kept: there is no evidence against them [O].
 
         Args:
-            most: largest number of tools.
+            most: limit of pruned tools.
             dry_run: If True, only report.
 
         Returns:
             The tools, highest score first, without those that were pruned before.
 
         Raises:
-            ConfigurationError: an argument cannot work.
-            StorageError: the memory is read-only, and this is no dry run.
+            ConfigurationError: an argument is invalid.
+            StorageError: the memory is read-only, and `dry_run` is False.
         """
         _check(is_count(most, 0), "most", "a whole number >= 0", most)
         self._check_writable(dry_run)
         from langgraph_toolmem.papers.naviagent.evolution import prune_candidates
 
-        # At once: a decision is made of what other workers learned a moment ago, too.
+        # At once: a decision uses the latest events of other workers too.
         history = self._graph.history(at_once=True)
         with self._graph.held() as graph:
             tools = graph.apis.keys() - graph.left_out
@@ -334,7 +334,7 @@ class Navigator(Method):
         return sorted(self.evidence.left_out())
 
     def propagate(self, *, days: float = 7.0, eta: float = 0.9, dry_run: bool = True) -> list[WeightChange]:
-        """Let the weights of links follow recent use: w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses) [P].
+        """Adapt the weights of links to recent use: w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses) [P].
 
         Call it every `days` days. Plans use the new weights at once, until the next call. Links whose target was not
         used lately keep theirs [O]. Uses are known by the day (UTC); an imported run counts for the day of its import.
@@ -348,8 +348,8 @@ class Navigator(Method):
             The links whose weight changes, the largest changes first.
 
         Raises:
-            ConfigurationError: an argument cannot work.
-            StorageError: the memory is read-only, and this is no dry run.
+            ConfigurationError: an argument is invalid.
+            StorageError: the memory is read-only, and `dry_run` is False.
         """
         _check(is_number(days) and 1 <= days <= MOST_DAYS, "days", f"a number from 1 to {MOST_DAYS}", days)
         _check(is_share(eta), "eta", "a share from 0 to 1", eta)
@@ -371,7 +371,7 @@ class Navigator(Method):
     def _check_writable(self, dry_run: bool) -> None:
         _check(isinstance(dry_run, bool), "dry_run", "True or False", dry_run)
         if not dry_run and self.evidence.read_only:
-            raise StorageError("A memory opened with read_only=True changes nothing: do this where it is written.")
+            raise StorageError("This memory was opened with read_only=True. Do this in the process that writes to it.")
 
     asearch, aplan, areroute = async_variant(search), async_variant(plan), async_variant(reroute)
     aprune, arestore, apruned = async_variant(prune), async_variant(restore), async_variant(pruned)
@@ -382,7 +382,7 @@ class Navigator(Method):
         """Return the table of scores of links that `hgt.train_links` keeps in this memory."""
         from langgraph_toolmem.papers.naviagent.learned import TrainedLinks
 
-        # In a memory in RAM the table is in the object itself: of two objects one would lose what it is given.
+        # A memory in RAM has the table in this object: a second object would not see a table that the first one keeps.
         with self.core.lock:
             if self._links is None:
                 self._links = TrainedLinks(self.core)
@@ -396,14 +396,14 @@ class Navigator(Method):
         return self.links.scores()
 
     def _is_trained(self) -> bool:
-        """Return True if somebody trained links on this memory, now or in an earlier process."""
+        """Return True if links were trained on this memory, now or in an earlier process."""
         if self._links is not None:
             return True
         home = self.core.home
         return home is not None and (home / LINK_TABLE).exists()
 
     def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
-        """Return the dependency graph as it is now; nobody changes it within the ``with`` block."""
+        """Return the present dependency graph; it is locked within the ``with`` block."""
         return self._graph.held()
 
     def history(self, *, at_once: bool = False) -> History:
@@ -415,10 +415,10 @@ class Navigator(Method):
         # A graph of one's own: training on 12,000 tools takes 20 s, and a plan waits for the memory's graph.
         return self._graph.rebuilt(), self.history(at_once=True)
 
-    # --- what happens ---
+    # --- hooks of the method ---
 
     def report(self) -> Section | None:
-        """Return how good the trained table of links is, if one is used, and how called tools were found."""
+        """Return the quality of the trained links, if they are used, and the searches that found called tools."""
         links: Section | None = None
         if self._is_trained():
             links = self.links.report()
@@ -573,7 +573,7 @@ class CurrentSearch:
             return None
 
     def forget(self) -> None:
-        """Drop what is in RAM of past runs."""
+        """Drop the past runs that are in RAM."""
         with self._lock:
             self._precedents = None
 
@@ -611,7 +611,7 @@ class CurrentGraph:
         return counts.history
 
     def expire(self) -> None:
-        """Have the counts read anew when they are needed: what was decided changes them."""
+        """Forget the counts, because a decision changed them: they are read again when they are needed."""
         self._counts = None
 
     def rebuilt(self) -> ToolDependencyGraph:
@@ -621,7 +621,7 @@ class CurrentGraph:
         return self._made(specs, observed)
 
     def _current(self) -> ToolDependencyGraph:
-        """Return the graph with what changed since the last time; tools that did not are not read again."""
+        """Return the graph with the changes since the last call; only changed tools are read again."""
         specs, left_out = self._evidence.tools(), self._evidence.left_out()
         seen = self._evidence.outputs(self._outputs)
         self._outputs = seen.version

@@ -152,7 +152,7 @@ class ToolDependencyGraph:
         self._routes.remove(node)
 
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
-        """Set what runs showed of a tool's results, path -> JSON types, in place of what was known before."""
+        """Set the fields of a tool's results that runs showed, path -> JSON types, in place of earlier ones."""
         seen = _frozen(outputs)
         # Reading a tool's ports is slow: only if its results changed.
         if seen != self._observed.get(tool, {}):
@@ -200,7 +200,7 @@ class ToolDependencyGraph:
     # --- links ---
 
     def links_into(self, port: Port, history: History | None = None) -> list[Link]:
-        """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order."""
+        """Return the links into an input, by structure and by flows seen in runs; in no particular order."""
         links = self._by_structure(port)
         # Names may have more words than the collection of the id (`ancestor_folder_id`): docs/figures.md, plans over
         # public APIs.
@@ -374,7 +374,7 @@ class RouteIndex:
         # The values are ordered sets of tools: the order of tools must not depend on hashes.
         self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
         self._of_caller: dict[str, dict[str, None]] = {}  # path of a collection -> tools that read the caller's element
-        self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
+        self._lists_of: dict[str, dict[str, None]] = {}  # last word of the listed things -> tools
         self._in_slots: dict[str, dict[str, None]] = {}  # path -> tools that take an element of the collection there
         self._names_in_slot: dict[str, set[str]] = {}  # path -> names of that element, as they are asked for
         self._linked: dict[tuple[str, str], dict[OutputOf, None]] = {}  # input -> outputs, by documents
@@ -626,7 +626,7 @@ def _may_be_content(port: Port, producer: EntityRoute, consumer: EntityRoute) ->
 def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Collection[str]) -> int:
     """Return how well a part of an element fits an input that addresses it; 0 if it does not.
 
-    `nouns` say what the collection is of; `names` are those that operations have for an element and that say more.
+    `nouns` are the words of the collection's elements; `names` are the operations' more specific names of an element.
     """
     words, wanted, level = output.meaning.words, port.meaning.words, output.level
     rest = wanted.difference(nouns)  # the "number" of an issue_number

@@ -231,7 +231,7 @@ def _company(target: str, fit: Mapping[str, float], precedents: Precedents) -> d
 
 
 class _FollowedRuns(NamedTuple):
-    """Past runs, the version up to which they were read, and what was read."""
+    """Past runs, the version up to which they were read, and their precedents."""
 
     runs: PastRuns
     version: int

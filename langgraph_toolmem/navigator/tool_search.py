@@ -185,7 +185,7 @@ class WordIndex:
 
 
 def saturated(counts: Floats, lengths: Floats) -> Floats:
-    """Return (W, N) of counts: what a word adds to a text's score, without its rarity."""
+    """Return (W, N) of counts: the part of a text's score that a word gives, without its rarity."""
     average = 1.0
     if lengths.size:
         average = max(float(lengths.mean()), 1e-6)
@@ -553,7 +553,7 @@ class ToolSearcher:
         )
 
     def _agreement(self, request: SearchRequest, near: Floats) -> Floats:
-        """Return (N,) what the effect of each tool adds to its score, by the clause that is `near` (C, N) to it."""
+        """Return (N,) additions to the scores by the effects of tools, given how `near` (C, N) each is to a clause."""
         nearest = near.argmax(axis=0)
         wishes = [(wanted.effect, wanted.removal, wanted.making) for wanted in request.wanted]
         wanted = np.array(wishes, dtype=np.float32)[nearest].T

@@ -70,13 +70,12 @@ errors: Final = ErrorLog("the environment of the paper's policy", logger)
 class PaperPolicy(InertiaPolicy):
     """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.
 
-    `InertiaPolicy.paper()` makes one. What guards any shortcut guards this one too: tools that change something need
-    their name.
+    `InertiaPolicy.paper()` makes one. The guards of every shortcut apply: tools that change something must be named.
 
     Attributes:
         max_in_a_row: shortcuts in a row before the model is asked; None: no limit.
         max_share: largest share (0 to 1) of a run's calls that the shortcut may make; None: no limit.
-        announce: tell the model in the call's message that the shortcut chose it.
+        announce: say in the call's message that the shortcut chose the call.
         window: tools looked back on (k).
         threshold: θ, the least score (CIPS) of a proposal.
         alpha: α, weight of the match between thought and tool description.
@@ -88,7 +87,7 @@ class PaperPolicy(InertiaPolicy):
             run's calls so far.
     """
 
-    # The paper has neither budget nor audits: the cap and the pace bound what can go wrong.
+    # The paper has neither budget nor audits: the cap and the pace limit the wrong calls.
     reads: Bound = NO_BUDGET
     writes: Bound = NO_BUDGET
     audit_rate: float = 0.0
@@ -217,7 +216,7 @@ def _recovery(situation: Situation, policy: PaperPolicy) -> Decision | None:
     if not isinstance(arguments, FilledArguments):
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
-    # What is possible changes, so the same question may be asked again.
+    # The possible actions change, so the recovery tool may be called again with the same arguments.
     may_repeat = policy.with_(allow_repeats=policy.allow_repeats | {tool})
     return _proposed(situation, may_repeat, tool, 1.0, evidence, arguments)
 
@@ -282,9 +281,9 @@ def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> Refusal | None:
 def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
     """Return w(c) per tool seen after the last k tools (1).
 
-    What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
-    successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) at whose
-    end the shortcut failed more often than calls succeeded is negative evidence and takes the tool out.
+    A call of the model counts +1. A call of the shortcut is feedback: its failures lower the weight, and its successes
+    only make up for failures. A tool is left out if, at the end of a longer chain (k + 1), the shortcut's calls failed
+    more often than calls succeeded.
     """
     # No back-off: a run of fewer than k tools has no candidates.
     key = paper_window(tools, k)
@@ -300,7 +299,7 @@ def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
         if tool in chains and _failed_in(chains[tool]):
             continue
         model_ok, model_failed, shortcut_ok, shortcut_failed = cell
-        # At most 0: the shortcut's own calls do not say what the model would do, or errors would feed themselves.
+        # At most 0: the shortcut's own calls are not evidence of the model's choice, or errors would feed themselves.
         efficacy = min(0.0, shortcut_ok - shortcut_failed)
         weight = model_ok + model_failed + efficacy
         if weight > 0:
@@ -402,7 +401,7 @@ def _from_dataflow(
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:
-    """Return an allowed value that the goal mentions, or what stands in it after the parameter's name."""
+    """Return an allowed value that the goal mentions, or the word after the parameter's name in it."""
     for allowed in schema.get("enum", ()):
         if isinstance(allowed, str) and state.user.find(allowed):
             return allowed

@@ -201,7 +201,7 @@ class StubModel:
         return self._make(planned, shown, offered)
 
     def _make(self, call: StubCall, shown: _Shown, offered: set[str]) -> AIMessage:
-        """Return a call; with tools behind a search, search first, and call what the search found."""
+        """Return a call; with tools behind a search, search first, and call the found tool."""
         # Drawn from the run's seed, so that a restarted run makes the same requests and finds its kept answers.
         identity = f"s{digest('call', self.seed, len(shown.messages), call.name, canonical(dict(call.args)))}"
         name, args = call.name, dict(call.args)
@@ -212,9 +212,9 @@ class StubModel:
                 name, args = "search_tools", {"query": name.replace("_", " ")}
         return AIMessage("", tool_calls=[tool_call(name=name, args=args, id=identity)])
 
-    def _draws(self, what: str, number: int) -> float:
+    def _draws(self, kind: str, number: int) -> float:
         """Return a number from 0 to 1 that is the same in all arms: it depends only on seed and plan."""
-        return random.Random(digest(what, self.seed, number)).random()
+        return random.Random(digest(kind, self.seed, number)).random()
 
     def _departure(self, shown: _Shown, point: PlanPoint) -> StubCall | None:
         """Return a look-up outside the plan, at the error rates of a model, or None to follow the plan."""

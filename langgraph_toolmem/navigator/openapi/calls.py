@@ -162,7 +162,7 @@ class _Http:
 
         client = self._client()
         request = self._request(operation, arguments, client)
-        # httpx's time-out applies to each read: a slow answer could be read for ever.
+        # httpx's time-out applies to each read: without this limit a slow answer would be read without end.
         answer = Intake(operation, time.monotonic() + self.timeout)
         try:
             with client.stream(**request, follow_redirects=False) as response:
@@ -424,7 +424,7 @@ class Intake:
         return not self.is_cut
 
     def read(self, response: httpx.Response) -> Answer:
-        """Return what the model reads, and the artifact.
+        """Return the content for the model, and the artifact.
 
         A failure, and bytes that are no text and did not arrive whole, raise ToolException.
         """

@@ -661,7 +661,7 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     composed: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for key, value in schema.items():
-        # Next to a reference, `nullable` says more than 3.0 reads there, and what the writer meant (Airflow's `state`).
+        # OpenAPI 3.0 ignores `nullable` next to a reference; writers mean it (Airflow's `state`).
         if key in ("$ref", "allOf", "oneOf", "anyOf"):
             composed[key] = value
         else:

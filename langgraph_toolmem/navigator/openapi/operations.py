@@ -133,7 +133,7 @@ class _OperationReader:
         self.by_id: dict[str, str] = {}  # operationId -> tool
         self.by_words: dict[tuple[str, ...], str] = {}  # words of an operationId or a path -> tool
         self.compacted: dict[str, dict[str, Any]] = {}  # reference -> schema of an answer
-        self.mentioned: dict[str, list[list[str]]] = {}  # tool -> links, by what is said of parameters
+        self.mentioned: dict[str, list[list[str]]] = {}  # tool -> links, by the descriptions of parameters
         self.deprecated: list[str] = []  # operations that are left out
 
     def operations(self) -> list[Operation]:
@@ -441,7 +441,7 @@ def _relinked(returns: dict[str, Any] | None, renamed: Mapping[str, str]) -> dic
     return {**returns, "x-links": [[renamed.get(tool, tool), *rest] for tool, *rest in links]}
 
 
-# What Swagger 2.0 writes next to the name of a parameter in place of a schema; all of these are JSON Schema's words.
+# Swagger 2.0 writes these next to the name of a parameter in place of a schema; all are JSON Schema's words.
 _SCHEMA_WORDS: Final = (
     "type", "format", "items", "enum", "default", "pattern", "minimum", "maximum", "exclusiveMinimum",
     "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems",

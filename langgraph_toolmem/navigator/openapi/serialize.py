@@ -248,7 +248,7 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
     """
     if isinstance(value, (bytes, bytearray)):
         return FilePart(None, bytes(value), place.media or None)
-    # From code only, so any folder is right; what a model writes is a text or an object.
+    # From code only, so any folder is right: a model writes a text or an object.
     if isinstance(value, Path):
         return _from_disk(place, value, value.name, "")
     if isinstance(value, str):

@@ -299,7 +299,7 @@ def plan(
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
 ) -> Plan:
-    """Return chains from what is known to the targets.
+    """Return chains from known values to the targets.
 
     Each target gets its best chain; the other routes to it come from searches without one of the best chain's steps, so
     that each of them survives the failure of a step. The best chains of all targets come first, in the order of the

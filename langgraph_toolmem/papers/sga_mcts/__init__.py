@@ -204,7 +204,7 @@ class Discovery:
         folder: folder of the outcomes. Defaults to None: in RAM.
 
     Raises:
-        ConfigurationError: an argument cannot work, or the environment has no tools.
+        ConfigurationError: an argument is invalid, or the environment has no tools.
         StorageError: the folder cannot be used.
     """
 

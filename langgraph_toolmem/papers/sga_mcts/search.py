@@ -692,7 +692,7 @@ class ToolsEnvironment:
                 answer = self._result(tool.ainvoke(request))
             else:
                 answer = tool.invoke(request)
-        except Exception as error:  # noqa: BLE001 - tools are the user's; what they raise is an observation
+        except Exception as error:  # noqa: BLE001 - tools are the user's; their errors are observations
             return ToolObservation(f"Error: {type(error).__name__}: {error}", ok=False)
         if not isinstance(answer, ToolMessage):
             return ToolObservation(answer)
