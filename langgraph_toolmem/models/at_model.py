@@ -339,7 +339,7 @@ class AtModel:
 
     def _taken(self, answer: list[Any], offer: Offer, ask: ModelAsk, call: Call) -> list[Any]:
         """Return an answer with calls of the real tools."""
-        if self._deferred is None or offer.way is None:
+        if self._deferred is None or offer.form is None:
             return answer
         taken: list[Any] = []
         for message in answer:

@@ -255,7 +255,7 @@ class Navigator(Method):
             known, available, done, budget: as for `plan`.
 
         Returns:
-            The replacement; its `way` is "none" if this part of the graph has none. A new `plan` may find other targets.
+            The replacement; its `way` is "none" if this part of the graph has none: a new `plan` may find others.
 
         Raises:
             ConfigurationError: an argument is invalid.

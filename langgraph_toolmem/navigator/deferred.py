@@ -37,14 +37,14 @@ from langgraph_toolmem.navigator import targets_of
 from langgraph_toolmem.navigator.evidence import ToolsSearched
 from langgraph_toolmem.navigator.providers import (
     Mode,
-    Way,
+    ToolForm,
     bridge,
     bridged,
     deferred_copy,
+    form_for,
     loaded,
     referenced,
     revealed_in,
-    way_of,
     with_cache_mark,
     with_searches,
 )
@@ -227,7 +227,7 @@ class Offer(NamedTuple):
 
     tools: list[Any]
     messages: list[Any]
-    way: Way | None = None
+    form: ToolForm | None = None
 
 
 class DeferredTools:
@@ -287,15 +287,15 @@ class DeferredTools:
             return Offer(always, list(messages))
         # With 500 tools a turn pays 267 tokens for this constant list, and 1,439 for one list a search
         # (`python -m benchmarks.many_tools`).
-        way = way_of(model, self.options.mode)
-        if way == "portable":
+        form = form_for(model, self.options.mode)
+        if form == "portable":
             offered = [*always, self.search_tool, _call_form()]
-            return Offer(offered, bridged(messages, {*insisted, *_names(offered)}), way)
-        if way == "anthropic":
+            return Offer(offered, bridged(messages, {*insisted, *_names(offered)}), form)
+        if form == "anthropic":
             hidden = [deferred_copy(tool) for tool in later.values()]
             shown = with_cache_mark([*always, self.search_tool], later.values())
-            return Offer([*hidden, *shown], referenced(messages, later.keys()), way)
-        return Offer([*always, _search_form()], loaded(messages, later), way)
+            return Offer([*hidden, *shown], referenced(messages, later.keys()), form)
+        return Offer([*always, _search_form()], loaded(messages, later), form)
 
     def _keep_requested(self, thread_id: str, tools: Iterable[Any]) -> None:
         # At the end, so that the first thread is the least recently used.
@@ -646,7 +646,7 @@ class RevealTools(Step["Navigator"]):
     def compute(self, call: Call) -> StepOutput:
         """Return the deferred tools that similar requests called."""
         # Only the portable mode can show a tool without a search: the providers' blocks answer a search.
-        if way_of(call.model, self.deferred.options.mode) != "portable":
+        if form_for(call.model, self.deferred.options.mode) != "portable":
             return NO_OUTPUT
         tools: Iterable[Any] = call.offered
         if self.given is not None:

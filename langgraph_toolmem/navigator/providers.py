@@ -18,13 +18,13 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 
 Mode = Literal["auto", "anthropic", "openai", "portable"]
-Way = Literal["anthropic", "tool_search", "portable"]
+ToolForm = Literal["anthropic", "tool_search", "portable"]
 
 
-# --- the way ---
+# --- the form for a model ---
 
 
-def way_of(model: Any, mode: Mode = "auto") -> Way:
+def form_for(model: Any, mode: Mode = "auto") -> ToolForm:
     """Return how deferred tools reach a model.
 
     The client's URL decides, because LangChain's `ls_provider` is "openai" for every server with that interface, and

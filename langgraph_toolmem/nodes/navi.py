@@ -63,7 +63,7 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import HintState, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
-from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
+from langgraph_toolmem.turn.structured import Answer, OutputMethod, StructuredModel
 
 logger = logging.getLogger("langgraph_toolmem.nodes.navi")
 
@@ -115,7 +115,7 @@ def create_navi_subgraph(
     instructions: str = "",
     wrap_tool_call: Any = None,
     awrap_tool_call: Any = None,
-    method: Method | None = None,
+    method: OutputMethod | None = None,
     keep_decisions: bool = False,
     state_schema: type | None = None,
     messages_key: str = "messages",

@@ -35,7 +35,7 @@ from langgraph_toolmem.turn.ask import ASIDE, Ask, StepGenerator, drive
 logger = logging.getLogger("langgraph_toolmem.turn")
 
 A = TypeVar("A", bound=BaseModel)
-Method = Literal["function_calling", "json_schema", "json_mode", "text"]
+OutputMethod = Literal["function_calling", "json_schema", "json_mode", "text"]
 """Form of an answer: a method of ``with_structured_output``, or "text" for JSON in the text."""
 
 UNSTRUCTURED: Final = "there was no structured output"
@@ -84,7 +84,7 @@ class StructuredModel(Generic[A]):
         schema: type[A],
         *,
         check: Callable[[A], str] | None = None,
-        method: Method | None = None,
+        method: OutputMethod | None = None,
     ) -> None:
         self._schema, self._check = schema, check
         self._bound, self._form = _bound(model, schema, method)
@@ -176,7 +176,9 @@ def _parts_of(output: Any) -> Mapping[str, Any]:
     return {"parsed": output}
 
 
-def _bound(model: BaseChatModel, schema: type[BaseModel], method: Method | None) -> tuple[Runnable[Any, Any], str]:
+def _bound(
+    model: BaseChatModel, schema: type[BaseModel], method: OutputMethod | None
+) -> tuple[Runnable[Any, Any], str]:
     """Return the model with its form bound, or the plain model and the form in words."""
     if method != "text":
         options: dict[str, Any] = {}

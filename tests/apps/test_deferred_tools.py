@@ -34,7 +34,7 @@ from shells import agent_of
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.deferred import ToolSearch
-from langgraph_toolmem.navigator.providers import revealed_in, way_of
+from langgraph_toolmem.navigator.providers import form_for, revealed_in
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -229,7 +229,7 @@ def in_input(body: dict[str, Any]) -> list[Any]:
 async def test_tools_and_prefix_are_equal_over_requests(memory: ToolMemory, way: str, build: str) -> None:
     bodies: list[dict[str, Any]] = []
     model = WAYS[way](bodies)
-    assert way_of(model) == way
+    assert form_for(model) == way
     app = BUILDS[build](memory, model)
     for number in range(4):
         text = {"messages": [("user", f"{NOTE} {number}")]}
@@ -474,4 +474,4 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
     ],
 )
 def test_auto_trusts_the_url_and_the_name(make_model: Any, way: str) -> None:
-    assert way_of(make_model()) == way
+    assert form_for(make_model()) == way

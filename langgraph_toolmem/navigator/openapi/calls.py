@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.openapi.documents import Source, is_json, is_text
+from langgraph_toolmem.navigator.openapi.documents import DocumentSource, is_json, is_text
 from langgraph_toolmem.navigator.openapi.operations import Body, Operation, read_operations
 from langgraph_toolmem.navigator.openapi.serialize import (
     Place,
@@ -47,7 +47,7 @@ _Request: TypeAlias = dict[str, Any]
 
 
 def openapi_tools(
-    *documents: Source,
+    *documents: DocumentSource,
     base_url: str | None = None,
     auth: str | Mapping[str, str] | httpx.Auth | None = None,
     client: httpx.Client | None = None,
@@ -102,10 +102,10 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
 
     spec = operation.spec
 
-    def call(**arguments: Any) -> Answer:
+    def call(**arguments: Any) -> ToolAnswer:
         return http.call(operation, arguments)
 
-    async def acall(**arguments: Any) -> Answer:
+    async def acall(**arguments: Any) -> ToolAnswer:
         return await http.acall(operation, arguments)
 
     # A memory reads effects, toolkit, route and results of a tool from its metadata (`runs.tools`).
@@ -157,7 +157,7 @@ class _Http:
                     f"auth: the value of {label} cannot be sent: it has line breaks, or characters no header has."
                 ) from None
 
-    def call(self, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
+    def call(self, operation: Operation, arguments: Mapping[str, Any]) -> ToolAnswer:
         import httpx
 
         client = self._client()
@@ -182,7 +182,7 @@ class _Http:
                 self.client = httpx.Client(timeout=self.timeout)
             return self.client
 
-    async def acall(self, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
+    async def acall(self, operation: Operation, arguments: Mapping[str, Any]) -> ToolAnswer:
         import httpx
 
         if self.async_client is not None:
@@ -191,7 +191,7 @@ class _Http:
         async with httpx.AsyncClient(timeout=self.timeout) as client:
             return await self._asent(client, operation, arguments)
 
-    async def _asent(self, client: httpx.AsyncClient, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
+    async def _asent(self, client: httpx.AsyncClient, operation: Operation, arguments: Mapping[str, Any]) -> ToolAnswer:
         import httpx
 
         request = self._request(operation, arguments, client)
@@ -404,7 +404,7 @@ _NOTED: Final = ("retry-after", "link", "location", "content-location", "operati
 # Limits of requests have no standard name yet; these three beginnings are in use.
 _RATE_LIMIT_HEADERS: Final = ("ratelimit", "x-ratelimit", "x-rate-limit")
 
-Answer: TypeAlias = tuple[Any, dict[str, Any]]
+ToolAnswer: TypeAlias = tuple[Any, dict[str, Any]]
 """Content and artifact of a tool message."""
 
 
@@ -423,7 +423,7 @@ class Intake:
         self.is_cut = time.monotonic() > self.until or len(self.content) > MAX_ANSWER_BYTES
         return not self.is_cut
 
-    def read(self, response: httpx.Response) -> Answer:
+    def read(self, response: httpx.Response) -> ToolAnswer:
         """Return the content for the model, and the artifact.
 
         A failure, and bytes that are no text and did not arrive whole, raise ToolException.

@@ -28,7 +28,8 @@ from urllib.parse import unquote
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.text.schema import followed, lookup
 
-Source = Mapping[str, Any] | str | Path
+DocumentSource = Mapping[str, Any] | str | Path
+"""A parsed document, or the path of a JSON or YAML file."""
 
 MAX_LEVELS: Final = 100
 """Limit of the nesting of a document, and of ``allOf`` in it. The deepest of eighteen public documents has 31
@@ -97,7 +98,7 @@ class Document:
             return {}
 
 
-def load(source: Source) -> Document:
+def load(source: DocumentSource) -> Document:
     """Load a document with the files it refers to.
 
     Args:

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.documents import (
     Document,
+    DocumentSource,
     RefusalError,
     Schemas,
-    Source,
     is_json,
     is_stream,
     is_text,
@@ -77,7 +77,7 @@ class Operation:
     keys: tuple[Labelled, ...] = ()
 
 
-def read_openapi(*documents: Source) -> list[ToolSpec]:
+def read_openapi(*documents: DocumentSource) -> list[ToolSpec]:
     """Return the operations of documents, in their order.
 
     A name is the ``operationId``, otherwise method and path, in at most `MAX_NAME` letters, digits, ``_`` and ``-``; a
@@ -94,7 +94,7 @@ def read_openapi(*documents: Source) -> list[ToolSpec]:
     return [operation.spec for operation in read_operations(*documents)]
 
 
-def read_operations(*documents: Source) -> list[Operation]:
+def read_operations(*documents: DocumentSource) -> list[Operation]:
     """Return the same as `read_openapi`, with the data of requests."""
     read: list[list[Operation]] = []
     count: Counter[str] = Counter()

@@ -247,7 +247,7 @@ def _uses_of_outputs(feeds: Mapping[str, Iterable[InputSource]]) -> dict[str, li
 
 def _asked(port: Port, choice: Choice, before: Question | None) -> Question:
     """Return the question for an input, joined with an equal question of another input."""
-    system_value = choice.sort == "produced"
+    system_value = choice.known_by == "system"
     if before is None:
         return Question(port.tool, port.path, port.leaf.description, choice.reason, system_value)
     also = (*before.also, (port.tool, port.path))

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 # --- drafts and their settings ---
 
-Source = Literal["user", "produced", "either"]
+KnownBy = Literal["user", "system", "either"]
+"""The owner of a value of an input: the user, a system whose tool produces it, or either."""
 
 ENOUGH: Final = 3
 """Least number of recorded uses of a parameter from which the record determines its source."""
@@ -101,7 +102,7 @@ class Choice(NamedTuple):
         output: path in the tool's output.
         value: its factor in the reliability of a draft, 0 to 1, without the cost of a new step.
         reason: why the user is asked.
-        sort: the kind of source of the value.
+        known_by: the owner of the value.
         question: inputs with the same question take the same answer; the user is asked once.
     """
 
@@ -110,7 +111,7 @@ class Choice(NamedTuple):
     output: str
     value: float
     reason: str = ""
-    sort: Source = "either"
+    known_by: KnownBy = "either"
     question: tuple[object, ...] = ()
 
 
@@ -332,17 +333,17 @@ class _Search:
 class ValueSource(NamedTuple):
     """The source of an input's value, and the reason."""
 
-    sort: Source
+    known_by: KnownBy
     reason: str
 
 
 def value_source(port: Port, history: History) -> ValueSource:
     """Return the source of an input's value, the user or another call, and the reason [O].
 
-    The record comes first: a value that came from earlier outputs in most of at least `ENOUGH` recorded uses is
-    *produced*, one that did so in few of them is the user's. Without a record, choices from a list and truth values are
-    the user's, ids, tokens and hashes of this system are produced, and all other values are *either*: they are searched
-    for, and the user is asked without a producer.
+    The record comes first: a value that came from earlier outputs in most of at least `ENOUGH` recorded uses is the
+    system's, one that did so in few of them is the user's. Without a record, choices from a list and truth values are
+    the user's, ids, tokens and hashes of this system are the system's, and all other values are *either*: they are
+    searched for, and the user is asked without a producer.
     """
     recorded = _recorded_source(port, history)
     if recorded is not None:
@@ -354,7 +355,7 @@ def value_source(port: Port, history: History) -> ValueSource:
     # Identifiers of another system: the user may know a passport's number or the id in their own shop.
     of_another_system = word_set("external custom tax vat passport")
     if port.meaning.words & LEXICON.identifiers and not port.meaning.words & of_another_system:
-        return ValueSource("produced", "an identifier that only a system knows")
+        return ValueSource("system", "an identifier that only a system knows")
     return ValueSource("either", "nothing says so")
 
 
@@ -370,7 +371,7 @@ def _recorded_source(port: Port, history: History) -> ValueSource | None:
     share = min(1.0, produced / total)
     reason = f"in {share:.0%} of {total:.0f} recorded uses it came out of another call"
     if share >= 0.5:
-        return ValueSource("produced", reason)
+        return ValueSource("system", reason)
     if share < 0.2:
         return ValueSource("user", reason)
     return ValueSource("either", reason)
@@ -524,7 +525,7 @@ class PlanSearch:
             # This run has the value already.
             if choice.kind in ("known", "done"):
                 return False
-            if choice.kind == "user" and choice.sort == "produced":
+            if choice.kind == "user" and choice.known_by == "system":
                 is_asked = True
         return is_asked
 
@@ -605,14 +606,14 @@ class PlanSearch:
             return (Choice("known", name, "", 1.0),)
         source = value_source(port, self.history)
         givers = self._givers(port, source)
-        if source.sort == "either" and not self._is_likely(givers):
+        if source.known_by == "either" and not self._is_likely(givers):
             source, givers = ValueSource("user", "nothing is likely to produce it"), []
         givers = self._within_reach(port, givers)
         # Filtered here, after classifying: a broken producer does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: self.settings.max_options]
-        if not givers and source.sort == "produced":
+        if not givers and source.known_by == "system":
             source = self._who_has(port) or source
-        if not likely and source.sort == "produced":
+        if not likely and source.known_by == "system":
             source = source._replace(reason=f"{source.reason}, and nothing gives it")
         return tuple(sorted([*likely, self._asking_user(port, source)], key=self._rank))
 
@@ -623,12 +624,12 @@ class PlanSearch:
     def _asking_user(self, port: Port, source: ValueSource) -> Choice:
         """Return the choice to ask the user, which every input has: so a search always ends in a chain."""
         settings = self.settings
-        costs = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
-        return Choice("user", "", "", costs[source.sort], source.reason, source.sort, self._question(port))
+        costs = {"user": settings.ask_user, "either": settings.ask_either, "system": settings.ask_produced}
+        return Choice("user", "", "", costs[source.known_by], source.reason, source.known_by, self._question(port))
 
     def _givers(self, port: Port, source: ValueSource) -> list[Choice]:
         """Return the tools that may give an input its value; empty for a value that only the user knows."""
-        if source.sort == "user":
+        if source.known_by == "user":
             return []
         # The target is the last call, so nothing is taken from it.
         return [giver for giver in self.producers.of(port) if giver.origin != self.target]
@@ -725,7 +726,7 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for a system value."""
     for choice in draft.values():
-        if choice.kind == "user" and choice.sort == "produced":
+        if choice.kind == "user" and choice.known_by == "system":
             return True
     return False
 

@@ -31,10 +31,10 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.navigator.plan.search import (
     Assignment,
     Choice,
+    KnownBy,
     PlanSearch,
     PortKey,
     Solution,
-    Source,
     never,
     step_depths,
 )
@@ -48,7 +48,7 @@ PENALTY: Final = 2.0
 """Cost of a question for a value that only a system knows: more than all parts can compensate."""
 WIDEST: Final = 8
 """Steps before the target at which a chain counts as fully complex [O]."""
-ANSWERED: Final[Mapping[Source, float]] = {"user": 1.0, "either": 0.5, "produced": 0.0}
+ANSWERED: Final[Mapping[KnownBy, float]] = {"user": 1.0, "either": 0.5, "system": 0.0}
 """Expected share of answers to a question, by the source of its value."""
 
 
@@ -221,11 +221,11 @@ def _inputs_of(draft: Assignment) -> _InputParts:
     weights = [choice.value for choice in given]
     wrong = 0
     for choice in asked:
-        answerable += ANSWERED[choice.sort]
+        answerable += ANSWERED[choice.known_by]
         # The mean weight is over the inputs that are not the user's own: a question for one of these weighs 0.
-        if choice.sort != "user":
+        if choice.known_by != "user":
             weights.append(0.0)
-        wrong += choice.sort == "produced"
+        wrong += choice.known_by == "system"
     share = mean_weight = 1.0
     if asked or given:
         share = answerable / (len(asked) + len(given))

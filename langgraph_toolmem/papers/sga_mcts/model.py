@@ -22,7 +22,7 @@ from langgraph_toolmem.papers.sga_mcts.search import ActionProposal, Environment
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Form = TypeVar("Form", bound=BaseModel)
 
 MAX_STEP: Final = 1_200
 """Characters of a call with its answer."""
@@ -134,7 +134,7 @@ class ModelPolicy:
         alternatives = self._calls(answer.alternatives, state)
         return [proposal for proposal in alternatives if proposal.call != failed.call]
 
-    def _ask(self, model: StructuredModel[Answer], rules: str, parts: Mapping[str, str]) -> Answer | None:
+    def _ask(self, model: StructuredModel[Form], rules: str, parts: Mapping[str, str]) -> Form | None:
         return model.ask([SystemMessage(rules), HumanMessage(sections(parts))], self._config()).value
 
     def _calls(self, proposed: Sequence[ProposedCall], state: State) -> list[ActionProposal]:

@@ -207,8 +207,8 @@ def port(name: str, tool: str = "use", **said: object) -> Port:
 @pytest.mark.parametrize(
     ("wanted", "kind"),
     [
-        (port("order_id"), "produced"),
-        (port("page_token"), "produced"),
+        (port("order_id"), "system"),
+        (port("page_token"), "system"),
         (port("colour", choices=("red", "blue")), "user"),
         (port("city"), "either"),
     ],
@@ -223,6 +223,6 @@ def test_the_record_is_believed_more_than_the_name():
     given = History(given={("use", "order_id"): 5})
     thin = History(uses={"use": 2}, flows={Flow("get", "text", "use", "query"): 2})
 
-    assert value_source(port("query"), fed)[0] == "produced"
+    assert value_source(port("query"), fed)[0] == "system"
     assert value_source(port("order_id"), given)[0] == "user"
     assert value_source(port("query"), thin)[0] == "either"

@@ -332,8 +332,8 @@ def test_fitness_by_hand():
     problem = problem_of(graph, PlanSettings(depth=4))
     draft: Assignment = {
         ("use", "in", "aa_id"): Choice("step", "get_kk", "aa_id", 0.5),
-        ("use", "in", "dd_id"): Choice("user", "", "", 0.1, sort="produced", question=("b",)),
-        ("get_kk", "in", "city"): Choice("user", "", "", 0.9, sort="user", question=("c",)),
+        ("use", "in", "dd_id"): Choice("user", "", "", 0.1, known_by="system", question=("b",)),
+        ("get_kk", "in", "city"): Choice("user", "", "", 0.9, known_by="user", question=("c",)),
     }
     assert fitness(draft, problem) == pytest.approx(0.2 * (1 + 2 / 3 - 1 / 4 + 0.5 / 2 - 1 / 8) - 2)
 
