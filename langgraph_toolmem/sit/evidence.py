@@ -190,7 +190,9 @@ def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
     for step in learned.turn.steps:
         # A failed call is not a target: it may have been the wrong next step.
         if step.status == "ok":
-            yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, hashed, written)
+            # A list of its own: no snapshot can be written of a list that two transitions share.
+            words_here = list(hashed)
+            yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, words_here, written)
 
 
 def source_of(state: RunState) -> str | None:

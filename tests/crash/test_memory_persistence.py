@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from desk import EAGER, Desk, build, call_id, request, run, warm
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
@@ -97,3 +97,29 @@ def test_the_home_of_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigurationError):
         ToolMemory("~nobody-of-that-name/kept", methods=[])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("status", ["success", "error"])
+def test_calls_made_at_once_are_in_the_snapshot_and_can_be_forgotten(tmp_path: Path, status: str) -> None:
+    def looked_up(name: str, *things: str) -> list[Any]:
+        calls = [{"name": f"find_{thing}", "args": {"name": name}, "id": f"{name}-{thing}"} for thing in things]
+        results = [ToolMessage(f"{name} was found", tool_call_id=call["id"]) for call in calls]
+        results[-1].status = status
+        return [AIMessage("", tool_calls=calls), *results]
+
+    with ToolMemory(tmp_path) as memory:
+        for name in ("Ann", "Ben"):
+            run = [HumanMessage(f"Everything about {name}"), *looked_up(name, "person")]
+            run += [
+                *looked_up(name, "orders", "notes", "tasks"),
+                *looked_up(name, "bills", "calls"),
+                AIMessage("Here."),
+            ]
+            memory.finish(run, thread_id=name, success=True)
+        assert memory.forget(thread_id="Ben") > 0
+        memory.flush()
+        assert not memory.report().problems
+        view = memory.view()
+    assert (tmp_path / "graph.pickle").exists()
+    with ToolMemory(tmp_path) as memory:
+        assert memory.view() == view
