@@ -245,6 +245,7 @@ def import_(
         pieces = learn_log(opened, log, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     check_stored(memory, view.calls, problems)
+    # A call that the memory knew, from this log or another, is not learned again.
     learned = view.calls - before
     if as_json:
         unlabelled = [run for run in log.runs if run.success is None]
@@ -330,7 +331,7 @@ def report(
     """Show the record of a memory: calls made, savings, and the share of right calls."""
     if html is not None and as_json:
         raise ConfigurationError("choose one of --json and --html")
-    paid = read_price(price, currency)
+    paid = read_price(price, currency)  # an error in it comes before those of the memory
     with open_memory(memory, read_only=True) as opened:
         result, view = opened.report(price=paid), opened.view()
     if as_json:
@@ -562,6 +563,7 @@ def read_policy(text: str) -> InertiaPolicy:
         return InertiaPolicy()
     if text == "paper":
         return InertiaPolicy.paper()
+    # A misspelt policy would be reported as a missing file.
     if Path(text).suffix != ".json":
         raise ConfigurationError(f"--policy must be calibrated, paper or a file that ends in .json, got {text!r}")
     settings = _read_json(Path(text))
@@ -656,6 +658,7 @@ def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
         note(f"left out: {more:,} more malformed lines")
     if log.shared_ids:
         note(f"{count(log.shared_ids, 'line')} had the id of an earlier line and counted as a later state of that run")
+    # The formats are named too: in an unknown one nothing looks like a run.
     if not log.runs:
         runs = "no runs"
         if log.skipped:

@@ -50,6 +50,7 @@ def demo(
 
         work: dict[str, Any] = {"tasks": requests, "office": office, "done": done}
         alone = scene.run_tasks(scene.scripted_model(), **work)
+        # The shortcut alone: a scripted model does not read hints.
         with ToolMemory(
             folder / "memory", tools=office.tools(), methods=[Inertia()], namespace=("toolmem", "{user_id}")
         ) as memory:

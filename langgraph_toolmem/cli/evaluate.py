@@ -102,22 +102,19 @@ def evaluate(
     from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
     from langgraph_toolmem.evaluation.arms import comparison_of
     from langgraph_toolmem.evaluation.runner import named_function
-    from langgraph_toolmem.evaluation.tau2.stub import Rates, fitted_rates
-    from langgraph_toolmem.runs.logs import load_runs
 
     source: TaskSource
     if tasks == TAU2:
+        from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
+
+        # One of the two plays the agent, not both.
         if stub == (model is not None):
             raise ConfigurationError("tau2 needs either --model PROVIDER:MODEL or --stub")
-        name = "stub, user stub"
-        models = None
+        name, sides = "stub, user stub", None
         if model is not None:
-            name, models = f"{model}, user {user_model}", (model, user_model)
-        bench = tau2_tasks(domain, task_set, models, (train_tasks, test_tasks))
-        bench.rates = Rates(follow, err)
-        if rates_of is not None:
-            bench.rates = fitted_rates(load_runs(rates_of).runs, bench.reading_tools, follow=follow)
-            note(f"Rates of {rates_of.name}: {bench.rates}")
+            name, sides = f"{model}, user {user_model}", sides_with_models(model, user_model)
+        bench = Tau2Source(domain, task_set=task_set, sides=sides, limits=TaskLimits(train_tasks, test_tasks))
+        set_rates(bench, follow, err, rates_of)
         source = bench
         may_write = may_write or sorted(bench.changing_tools)
     elif agent is None:
@@ -145,23 +142,15 @@ def evaluate(
         show_more(out, paper, safety=stub)
 
 
-def tau2_tasks(
-    domain: str, task_set: str | None, models: tuple[str, str] | None, limits: tuple[int | None, int | None]
-) -> Tau2Source:
-    """Return the tasks of tau2-bench.
+def set_rates(bench: Tau2Source, follow: float, err: float, rates_of: Path | None) -> None:
+    """Give a stub its rates: those of the options, or those of recorded runs of a real model."""
+    from langgraph_toolmem.evaluation.tau2.stub import Rates, fitted_rates
+    from langgraph_toolmem.runs.logs import load_runs
 
-    Args:
-        domain: such as "retail".
-        task_set: name of the task set. Defaults to the domain's own.
-        models: of the agent and of the user; None for stubs.
-        limits: number of train and of test tasks; None for all.
-    """
-    from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
-
-    sides = None
-    if models is not None:
-        sides = sides_with_models(*models)
-    return Tau2Source(domain, task_set=task_set, sides=sides, limits=TaskLimits(*limits))
+    bench.rates = Rates(follow, err)
+    if rates_of is not None:
+        bench.rates = fitted_rates(load_runs(rates_of).runs, bench.reading_tools, follow=follow)
+        note(f"Rates of {rates_of.name}: {bench.rates}")
 
 
 def show_more(out: Path, paper: PaperComparison | None, *, safety: bool) -> None:

@@ -84,7 +84,7 @@ def _steps(memory: ToolMemory, request: str, user_id: str | None) -> Iterator[di
         fate = memory.atoms.records([atom.call], user_id=user_id)[atom.call]
         yield {
             "tool": hit.tool,
-            "hint": pattern(hit).removeprefix("- "),
+            "hint": pattern(hit).removeprefix("- "),  # the mark of a list in a prompt
             "score": hit.score,
             "needs": list(atom.required_slots),
             "visits": atom.visits,

@@ -348,6 +348,7 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
     if spec == "builtin":
         spec = None
     embedder = resolve_embedder(spec)
+    # All namespaces are rebuilt, whichever the store has.
     with (
         progress("embedding", 1, show=show) as update,
         IndexedVectors(folder, embedder=embedder, namespace=()) as store,
@@ -366,6 +367,7 @@ def show_health(found: dict[str, Any]) -> None:
     if memory is not None:
         snapshot, events = _file("snapshot", memory["snapshot"]), _file("events", memory["events"])
         say(f"On disk: {_words(found['bytes'])} ({snapshot}; {events})")
+    # The end of the output is read first: problems come last.
     for note in found["notes"]:
         say(f"Note: {note}.")
     for problem in found["problems"]:

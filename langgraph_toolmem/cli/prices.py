@@ -23,6 +23,7 @@ def read_price(text: str | None, currency: str) -> TokenPrice | None:
     try:
         paid_in, paid_out, *rest = [float(amount) for amount in text.split(":")]
         cached = None
+        # More than one further price is a ValueError too.
         if rest:
             (cached,) = rest
     except (ValueError, TypeError):

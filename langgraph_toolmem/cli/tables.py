@@ -26,6 +26,7 @@ def show_replay(report: ReplayReport) -> None:
 
 def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
     """Return the possible savings in sentences and tables."""
+    # Turns of agents in a loop are named below, and count nowhere else.
     parts: list[str | TextTable] = [_headline(report.turns - report.stuck, report.right, report.wrong)]
     if report.turns:
         parts.append(

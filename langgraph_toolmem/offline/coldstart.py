@@ -256,6 +256,7 @@ class Sandbox:
         """
         state = {self.messages_key: [HumanMessage(query)]}
         running: Awaitable[Any]
+        # The async method first: only its run can be cancelled.
         if hasattr(self.agent, "ainvoke"):
             running = self.agent.ainvoke(state, config)
         else:
@@ -730,6 +731,7 @@ def _made(memory: ToolMemory, user_id: str | None) -> list[Entry]:
     if not memory.flush():
         raise StorageError("Entries are still being written. Call it again.")
     made = []
+    # Retired ones too: their requests were run, and `drop` deletes all.
     for entry in memory.entries.rows.all(memory.core.users.of(user_id), retired=True):
         runs = memory.core.episodes.of(_thread(entry.query)).values()
         if entry.made_by == BOOTSTRAP or entry.run in runs:

@@ -443,6 +443,7 @@ class _Replay:
         on_turn: Callable[[Turn, Decision], None] | None,
     ) -> None:
         self._memory = memory
+        # All turns are checked, so none is left to the model for a check.
         self._policy = policy.with_(audit_rate=0.0)
         self._model_input = UNSEEN
         # The office's dates are relative to a day that only its prompt names: with the prompt 5.2 of 100 turns are

@@ -367,6 +367,7 @@ def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
     shortest: dict[str, float] = {}
     if START in nodes:
         shortest = _shortest_paths(leaving)
+    # Rounded: the last digits of a logarithm differ between machines, and the page must not.
     last = max(shortest.values(), default=0.0) + 1
     return {name: round(shortest.get(name, last), 6) for name in nodes}
 

@@ -326,6 +326,7 @@ class HoldoutReport:
             f"Held out, without hints and without calls in the model's place: {without.episodes:,} of "
             f"{ours.episodes + without.episodes:,} episodes."
         ]
+        # Figures of one side alone compare nothing.
         if ours.judged and without.judged:
             lines.append(
                 f"Success with the memory in {ours.good:,} of {ours.judged:,} judged episodes "
