@@ -181,6 +181,7 @@ class Forgotten:
 
 def without(plain: Any, names: Collection[str]) -> Any:
     """Return plain containers of an unknown table without the rows that contain one of the names."""
+    # The table is unknown here, so a row with a name is deleted as a whole.
     if isinstance(plain, dict):
         rows = {}
         for key, row in plain.items():

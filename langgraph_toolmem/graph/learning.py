@@ -188,6 +188,7 @@ def _request_call(state: RunState, turn: Turn, offset: int, sources: dict[str, l
         return []
     step = turn.steps[offset]
     further = 0
+    # The first call of a turn counts the others.
     if offset == 0:
         further = len(turn.steps) - 1
     args = canon_args(step.args)

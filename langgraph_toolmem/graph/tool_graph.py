@@ -613,6 +613,7 @@ class ToolGraph(_Parts):
     @property
     def mixes_users(self) -> bool:
         """True if values of several threads are kept, and the users of all runs are unknown."""
+        # One run with a user is enough: the host names them.
         for record in self.runs.values():
             if record.owner is not None:
                 return False
@@ -738,6 +739,7 @@ class ToolGraph(_Parts):
             "runs": plain_of(self.runs),
             "cases": self.cases.to_plain(),
             "seen": struct.pack(f"<{len(self._seen)}Q", *self._seen),
+            # With the state of tables whose methods are not registered here.
             "tables": self._unclaimed | {name: table.to_state() for name, table in self._tables.items()},
             "waiting": list(self._waiting),
         }

@@ -532,6 +532,7 @@ class EventStore:
         if not known and self._broken:
             self.graph.apply(key, record)
         self._broken = False
+        # In a thread: the caller is a model turn, which must not wait for a large graph.
         if self.snapshot_due:
             self._snapshot_aside()
         return not known

@@ -149,6 +149,7 @@ class RowTable(Database):
         sql = "SELECT changed, indexed, turn, doomed FROM collections WHERE name = ?"
         for changed, indexed, turn, doomed in self.ask(sql, (name,)):
             return IndexProgress(changed, indexed, turn, doomed)
+        # A collection is made by its first write.
         return IndexProgress()
 
     def turns(self) -> int:

@@ -453,6 +453,7 @@ def paths_of(value: Any) -> dict[str, frozenset[str]]:
 
 def shows_fields(output: Any) -> bool:
     """Return True if a tool's result has fields to learn: an object or list with content that reports no error."""
+    # A result that reports an error has the fields of errors.
     if isinstance(output, Mapping):
         return bool(output) and not output.get("error") and not output.get("errors")
     if not isinstance(output, (list, tuple)):

@@ -131,6 +131,7 @@ def kind_of(value: str) -> Kind | Literal[""]:
     pattern, kind_by_group = scanner(WHOLE_VALUES)
     if match := pattern.fullmatch(stripped):
         return kind_by_group[match.lastindex or 0]
+    # A code of any form, such as "A/12": it is the whole value, so no text around it can mislead.
     if " " not in stripped and has_digit(stripped):
         return "ID"
     return ""
