@@ -564,7 +564,8 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
                 pairs.append((old_text.span(old_word, old_word), new_text.span(new_word, new_word)))
 
     def longest_first(pair: tuple[str, str]) -> int:
-        return -len(pair[0])
+        old_part, _ = pair
+        return -len(old_part)
 
     return tuple(sorted(dict.fromkeys(pairs), key=longest_first))
 

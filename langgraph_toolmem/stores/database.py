@@ -515,9 +515,12 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
         return
     holder, kind = "", ""  # the deepest mount that contains the folder, the last of several there
     for line in lines:
-        parts = line.split()  # device, mount, kind, options
-        if len(parts) > 2 and len(parts[1]) >= len(holder) and where.is_relative_to(parts[1]):
-            holder, kind = parts[1], parts[2]
+        parts = line.split()
+        if len(parts) < 3:
+            continue
+        _device, mount, mounted_as, *_options = parts
+        if len(mount) >= len(holder) and where.is_relative_to(mount):
+            holder, kind = mount, mounted_as
     if kind in ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"):
         raise StorageError(
             f"{folder} is on a network file system ({kind}), where several processes cannot write to one SQLite file. "
@@ -768,11 +771,11 @@ def find_lost_frames(path: Path) -> LostFrames | None:
 
 def _read_head(log: memoryview) -> _Head:
     little_endian, big_endian = 0x377F0682, 0x377F0683
-    mark, _, size, _, *rest = _LOG_HEAD.unpack_from(log)
+    mark, _, size, _, first_salt, second_salt, first_sum, second_sum = _LOG_HEAD.unpack_from(log)
     order = ">" if mark == big_endian else "<"
-    checksum = (rest[2], rest[3])
+    checksum = (first_sum, second_sum)
     whole = mark in (little_endian, big_endian) and summed(order, (0, 0), log[:24]) == checksum
-    return _Head(size, (rest[0], rest[1]), checksum, order, whole)
+    return _Head(size, (first_salt, second_salt), checksum, order, whole)
 
 
 def _page_size(path: Path) -> int:
@@ -806,9 +809,9 @@ def _frames(log: memoryview, head: _Head) -> Iterator[_Frame]:
             own = number
     before = head.checksum
     for start in places[:own]:
-        page, after, *rest = _FRAME_HEAD.unpack_from(log, start)
+        page, after, first_salt, second_salt, first_sum, second_sum = _FRAME_HEAD.unpack_from(log, start)
         content = log[start + _FRAME_HEAD.size : start + step]
-        salts, stored = (rest[0], rest[1]), (rest[2], rest[3])
+        salts, stored = (first_salt, second_salt), (first_sum, second_sum)
         checksum = summed(head.order, summed(head.order, before, log[start : start + 8]), content)
         yield _Frame(page, after > 0, content, checksum == stored and salts == head.salts)
         before = stored
