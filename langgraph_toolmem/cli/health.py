@@ -112,7 +112,10 @@ def examine(folder: Path | None) -> dict[str, Any]:
         JSON values; ``problems`` has a sentence for each problem that says what to do.
     """
     known = packages()
-    findings = [_problem(package["problem"]) for package in known if package["problem"] is not None]
+    findings = []
+    for package in known:
+        if package["problem"] is not None:
+            findings.append(_problem(package["problem"]))
     examined = ExaminedFolder()
     if folder is None and not DEFAULT_FOLDER.is_dir():
         findings.append(_note(f"there is no {DEFAULT_FOLDER} here; name a memory with --memory FOLDER"))

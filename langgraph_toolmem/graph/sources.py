@@ -636,7 +636,11 @@ class SeenInput:
         right = LINE_END
         if after:
             right = after[0]
-        return [f"pa|{left}|{right}" for left in _wordings_before(before) if _plain(left, right)]
+        sources = []
+        for left in _wordings_before(before):
+            if _plain(left, right):
+                sources.append(f"pa|{left}|{right}")
+        return sources
 
     def _derived(self, text: str) -> list[str]:
         """Return the dates that a date may be derived from."""

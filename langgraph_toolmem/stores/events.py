@@ -869,4 +869,8 @@ def _inspect_log(path: Path, graph: ToolGraph) -> dict[str, Any] | None:
 
 
 def _size(path: Path) -> int:
-    return sum(each.stat().st_size for each in [path, *path.rglob("*")] if each.is_file())
+    size = 0
+    for file in (path, *path.rglob("*")):
+        if file.is_file():
+            size += file.stat().st_size
+    return size

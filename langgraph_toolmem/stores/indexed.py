@@ -134,7 +134,10 @@ class IndexedVectors(VectorStore):
     def amend(self, kind: str, items: Sequence[VectorItem], *, seen: int | None = None) -> None:
         stored = self.table.of_ids(self._name(kind), [item.id for item in items])
         ids = {row.id for row in stored}
-        rows = [_new_row(item) for item in items if item.id in ids]
+        rows = []
+        for item in items:
+            if item.id in ids:
+                rows.append(_new_row(item))
         self._put(kind, rows, {}, seen=seen, writes=self._may_index())
 
     def _put(
@@ -469,7 +472,11 @@ class IndexedVectors(VectorStore):
         for some in batches(wanted, CHROMA_LIMITS.batch):
             for row in self.table.of_ids(self._name(kind), some):
                 rows[row.id] = row
-        return [_hit(rows[key]) for key in wanted if key in rows]
+        hits = []
+        for key in wanted:
+            if key in rows:
+                hits.append(_hit(rows[key]))
+        return hits
 
     def each(self, kind: str, *, owner: str = "", start: int = 0) -> Iterator[Hit]:
         if owner:

@@ -327,7 +327,12 @@ class RowTable(Database):
             self._say(f"row {number} of the texts in {NAME} is damaged and left out")
 
     def _column(self, sql: str, values: Sequence[Any]) -> list[str]:
-        return [value for (value,) in self.ask(sql, values) if isinstance(value, str)]
+        column = []
+        for (value,) in self.ask(sql, values):
+            # A damaged cell may be of another type.
+            if isinstance(value, str):
+                column.append(value)
+        return column
 
     def _number(self, sql: str, values: Sequence[Any] = ()) -> int:
         return sum(int(number) for (number,) in self.ask(sql, values))

@@ -630,9 +630,8 @@ class SharedSnapshots:
     def read(self, view: StoreView) -> ReadSnapshot | None:
         """Return the newest readable snapshot, or None."""
         for announced in view.newest:
-            behind = [worker for worker, begin in view.begins.items() if announced.cursors.get(worker, 0) < begin]
-            if behind:
-                continue  # events between it and the logs were deleted
+            if _is_outdated(announced, view):
+                continue
             try:
                 state = self._read(announced)
             except (KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:
@@ -804,6 +803,14 @@ class SharedSnapshots:
                 ops.append(self._items.delete("log", item_key(number), worker))
         for some in batches(ops, SHARED_LIMITS.page):
             self._items.batch(some)
+
+
+def _is_outdated(announced: SharedSnapshot, view: StoreView) -> bool:
+    """Return True if events between a snapshot and the beginning of a log were deleted."""
+    for worker, begin in view.begins.items():
+        if announced.cursors.get(worker, 0) < begin:
+            return True
+    return False
 
 
 def _number(key: str) -> int:

@@ -461,7 +461,11 @@ def inputs_of(spec: Described) -> tuple[Port, ...]:
     """Return the inputs of a call; values inside objects are ports of their own."""
     most_inputs = 64
     leaves = leaves_of(spec.parameters, limit=most_inputs, depth=4)
-    return tuple([_port(spec, leaf, "in") for leaf in leaves if leaf.path])
+    ports = []
+    for leaf in leaves:
+        if leaf.path:
+            ports.append(_port(spec, leaf, "in"))
+    return tuple(ports)
 
 
 def outputs_of(
