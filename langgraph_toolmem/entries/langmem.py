@@ -119,12 +119,12 @@ class EntryBaseStore(BaseStore):
         if USER_LABEL in self.namespace:
             user = place[self.namespace.index(USER_LABEL)]
         with self._errors:
-            entries = self._entries_for(op, user)
-            # In a namespace that users share, the results include rows of other users.
-            if user is not None:
-                digest = user_digest(user)
-                entries = [entry for entry in entries if entry.user == digest]
-            return _matching([_item(entry, place) for entry in entries], op)
+            items = []
+            for entry in self._entries_for(op, user):
+                # In a namespace that users share, the results include rows of other users.
+                if user is None or entry.user == user_digest(user):
+                    items.append(_item(entry, place))
+            return _matching(items, op)
         return []
 
     def _is_here(self, place: StoreNamespace) -> bool:

@@ -129,7 +129,10 @@ def left_out(
     # Whether a hint about the ratings would do better than leaving a tool out was not measured.
     # Removed before blame is shared: a kept tool does not explain a bad run.
     never = {*OWN_TOOLS, *keep}
-    avoided = [preference for preference in user_preferences if not preference.liked and preference.tool not in never]
+    avoided = []
+    for preference in user_preferences:
+        if not preference.liked and preference.tool not in never:
+            avoided.append(preference)
     out = {}
     for preference in _only_explanations(avoided):
         if not offered or preference.tool in offered:

@@ -602,9 +602,7 @@ class _RecordedRun:
 def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Counts) -> None:
     """Add the look-ups of one task's runs."""
     good_runs = [run for run in runs if run.good]
-    made_by: Counter[str] = Counter()
-    for run in good_runs:
-        made_by.update({StubCall(call.tool, call.args).key for call in run.calls if call.tool in reads})
+    made_by = _runs_by_look_up(good_runs, reads)
     for run in runs:
         shown: set[str] = set()
         for call in run.calls:
@@ -622,6 +620,18 @@ def _count(runs: Collection[_RecordedRun], reads: Collection[str], counts: _Coun
             elif len(good_runs) >= LEAST_GOOD_RUNS:
                 counts.judged += 1
                 counts.needless += 2 * made_by[look_up] < len(good_runs)
+
+
+def _runs_by_look_up(runs: Iterable[_RecordedRun], reads: Collection[str]) -> Counter[str]:
+    """Return the number of runs that made each look-up, by its key."""
+    made_by: Counter[str] = Counter()
+    for run in runs:
+        look_ups: set[str] = set()
+        for call in run.calls:
+            if call.tool in reads:
+                look_ups.add(StubCall(call.tool, call.args).key)
+        made_by.update(look_ups)
+    return made_by
 
 
 def _calls_of(run: LoggedRun) -> list[ExecutedCall]:

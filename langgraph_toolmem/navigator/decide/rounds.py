@@ -509,8 +509,11 @@ class Retriever:
         fresh = self._fresh(after, call, context, similar)
         if not fresh["tools"]:
             return Rerouted(Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None)
-        # Otherwise a failed look-up of an order's number could create a new order.
-        chains = [plain for plain in fresh["chains"] if self._careful(tools_of(plain), had)]
+        chains = []
+        for plain in fresh["chains"]:
+            # Otherwise a failed look-up of an order's number could create a new order.
+            if self._careful(tools_of(plain), had):
+                chains.append(plain)
         first: list[str] = []
         if chains:
             first = tools_of(chains[0])

@@ -277,8 +277,11 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
     # Most inputs end here, before their options are computed.
     if not sources.intersection((*earlier, *problem.done)):
         return None
-    made = [choice for choice in problem.options(port) if choice.origin in earlier or choice.kind == "done"]
-    recorded = [choice for choice in made if choice.origin in sources]
+    recorded = []
+    for choice in problem.options(port):
+        is_made = choice.origin in earlier or choice.kind == "done"
+        if is_made and choice.origin in sources:
+            recorded.append(choice)
     return max(recorded, key=attrgetter("value"), default=None)
 
 

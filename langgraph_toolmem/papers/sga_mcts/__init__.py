@@ -47,8 +47,7 @@ import logging
 import os
 import random
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -236,7 +235,7 @@ class Discovery:
         self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
         if not self.specs:
             raise ConfigurationError("The environment has no tools.")
-        self._reads = {name for name, spec in self.specs.items() if side_effects(spec) == "reads"}
+        self._reads = _reading(self.specs)
         self._file: Path | None = None
         if folder is not None:
             self._file = Path(folder) / FILE
@@ -527,9 +526,20 @@ class Discovery:
 
 def _check_ids(tasks: Sequence[Task]) -> None:
     """Raise ConfigurationError if two tasks have the same id, which seeds the search and names its outcome."""
-    twice = [task_id for task_id, count in Counter([task.id for task in tasks]).items() if count > 1]
-    if twice:
-        raise ConfigurationError(f"`tasks` must have different ids, got {twice[0]!r} twice.")
+    ids: set[str] = set()
+    for task in tasks:
+        if task.id in ids:
+            raise ConfigurationError(f"`tasks` must have different ids, got {task.id!r} twice.")
+        ids.add(task.id)
+
+
+def _reading(specs: Mapping[str, ToolSpec]) -> set[str]:
+    """Return the names of the tools that only read."""
+    reading = set()
+    for name, spec in specs.items():
+        if side_effects(spec) == "reads":
+            reading.add(name)
+    return reading
 
 
 def run_of(task: Task, path: Sequence[Transition], answer: str = "") -> Run:
