@@ -148,15 +148,15 @@ class AtModel:
             self._begin(call, owner, turn)
         # The model has answered for look-ups that leave one by one: each of them has a model call that does not ask the
         # model.
-        waiting = self._or_log(self._waiting, call, request)
-        if waiting is not None:
-            self._keep(open_call, turn, waiting.messages)
-            return waiting
+        kept = self._or_log(self._kept_answer, call, request)
+        if kept is not None:
+            self._note_answer(open_call, turn, kept.messages)
+            return kept
         outputs: list[StepOutput] = []
         for runner in self._runners:
             output = yield from runner.output(call)
             if output.answer is not None:
-                self._keep(open_call, turn, [output.answer])
+                self._note_answer(open_call, turn, [output.answer])
                 return ModelAnswer([output.answer])
             ask = self._without(ask, call, output)
             outputs.append(output)
@@ -169,7 +169,7 @@ class AtModel:
             if not isinstance(error, _NOT_OVER):
                 self._model_failed(open_call, turn, call, error)
             raise
-        self._keep(open_call, turn, answer.messages)
+        self._note_answer(open_call, turn, answer.messages)
         return answer
 
     def _ask_or_look_up(
@@ -183,7 +183,7 @@ class AtModel:
         # It is empty by now if the provider refused the look-ups.
         if not exchange.steps:
             return answer
-        return self._or_log(self._first_given_out, call, request, exchange, answer) or answer
+        return self._or_log(self._first_look_up, call, request, exchange, answer) or answer
 
     def _ask_and_prefetch(self, ask: ModelAsk, call: Call, ask_model: AskModel) -> StepGenerator[ModelAnswer]:
         """Ask the model, and run likely look-ups while it answers."""
@@ -210,7 +210,7 @@ class AtModel:
         begun = costs.clock()
         answer = yield from ask_model(offered, how)
         costs.waited(costs.clock() - begun, calls=_asks_for_tools(answer.messages))
-        messages = self._or_log(self._taken, answer.messages, offer, ask, call) or answer.messages
+        messages = self._or_log(self._with_real_calls, answer.messages, offer, ask, call) or answer.messages
         return replace(answer, messages=messages)
 
     # --- look-ups before the model ---
@@ -251,14 +251,12 @@ class AtModel:
         readable = self._or_log(self._context.readable, call, messages)
         return messages if readable is None else readable
 
-    def _first_given_out(
-        self, call: Call, request: RequestParts, exchange: Exchange, answer: ModelAnswer
-    ) -> ModelAnswer:
+    def _first_look_up(self, call: Call, request: RequestParts, exchange: Exchange, answer: ModelAnswer) -> ModelAnswer:
         assert self._context is not None
         step = self._context.answered(call, request, exchange, answer)
         return answer if step is None else ModelAnswer([step.call_message()], counts=True)
 
-    def _waiting(self, call: Call, request: RequestParts) -> ModelAnswer | None:
+    def _kept_answer(self, call: Call, request: RequestParts) -> ModelAnswer | None:
         """Return the kept answer to this request: the next look-up, or the model's answer."""
         if self._context is None:
             return None
@@ -294,7 +292,7 @@ class AtModel:
             self.recorder.learned(new, call)
         call.held_out = is_active() and core.held_out(call.messages, call.thread_id)
 
-    def _keep(self, open_call: OpenCall, turn: str, answer: Sequence[Any]) -> None:
+    def _note_answer(self, open_call: OpenCall, turn: str, answer: Sequence[Any]) -> None:
         with self.errors:
             open_call.answer = answer
             self.core.open_calls.answered(open_call, turn)
@@ -337,7 +335,7 @@ class AtModel:
         # Switched off, or failed: the model gets all tools, without the two of the search.
         return Offer([tool for tool in ask.tools if name_of(tool) not in (SEARCH_TOOL, CALL_TOOL)], ask.messages)
 
-    def _taken(self, answer: list[Any], offer: Offer, ask: ModelAsk, call: Call) -> list[Any]:
+    def _with_real_calls(self, answer: list[Any], offer: Offer, ask: ModelAsk, call: Call) -> list[Any]:
         """Return an answer with calls of the real tools."""
         if self._deferred is None or offer.form is None:
             return answer
@@ -368,7 +366,7 @@ class AtModel:
 
     def _model_failed(self, open_call: OpenCall, turn: str, call: Call, error: Exception) -> None:
         def ends() -> None:
-            self._broke(call, error, None)
+            self._run_failed(call, error, None)
 
         with self.errors:
             self.core.open_calls.failed(open_call, turn, ends)
@@ -401,7 +399,7 @@ class AtModel:
 
             def ends() -> None:
                 self.core.lifecycle.gave_up(messages, call_id, owner)
-                self._broke(Call(messages, owner), error, call_id)
+                self._run_failed(Call(messages, owner), error, call_id)
 
             self.core.open_calls.tool_failed(open_call, call_id, ends)
 
@@ -409,7 +407,7 @@ class AtModel:
         owner = owner_of_call(owner_of(request), messages)
         return self.core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
 
-    def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+    def _run_failed(self, call: Call, error: Exception, failed_call: str | None) -> None:
         for runner in self._runners:
             if runner.step.ends:
                 with runner.step.errors:

@@ -286,7 +286,7 @@ class NaviSteps:
         found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
         # The decider did not make this search, so it may search for the request's own words.
         record = {**with_retrieved(record, found), "queries": []}
-        self._tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
+        self._emit(config, {"event": "candidates", "candidates": record["candidates"], **_view_of(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _decide(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
@@ -301,7 +301,7 @@ class NaviSteps:
         not_done: list[Any] = []
         if not record["stop"]:
             not_done = record["history"][-1]["observed"]
-        self._tell_decision(config, before, record, decision, answer, not_done)
+        self._emit_decision(config, before, record, decision, answer, not_done)
         # A decision that could not be carried out completely is a bad example for fine-tuning.
         if decision is not None and self.keep_decisions and not not_done:
 
@@ -330,7 +330,7 @@ class NaviSteps:
             return record, []
         return record, [AIMessage(content="", tool_calls=calls, usage_metadata=usage)]
 
-    def _tell_decision(
+    def _emit_decision(
         self,
         config: RunnableConfig | None,
         before: NaviRecord,
@@ -356,9 +356,9 @@ class NaviSteps:
             "model_calls": answer.calls,
             "reason": answer.reason,
             "not_done": not_done,
-            **_seen(before),
+            **_view_of(before),
         }
-        self._tell(config, event)
+        self._emit(config, event)
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         record, context = _record(state), self._context(state, config)
@@ -394,7 +394,7 @@ class NaviSteps:
         for call in broken:
             route, found = self.retriever.reroute(before, record, call, self._context(state, config))
             record = with_route(record, route, found)
-            self._tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
+            self._emit(config, {"event": "another way", "route": dict(route), **_view_of(record)})
         stop = _why_to_stop(record, read_key(state, "remaining_steps"))
         if stop:
             record = {**record, "stop": stop}
@@ -413,7 +413,7 @@ class NaviSteps:
         usage: UsageMetadata | None = no_usage()
         if isinstance(answer, AIMessage):
             text, usage = text_of(answer.content).strip(), answer.usage_metadata
-        self._tell(config, {"event": "stop", "reason": reason, **_seen(record)})
+        self._emit(config, {"event": "stop", "reason": reason, **_view_of(record)})
         return {self.messages_key: [_message(text or plain_closing(record, reason), record, usage)]}
 
     # --- edges ---
@@ -447,7 +447,7 @@ class NaviSteps:
 
     # --- parts of the nodes ---
 
-    def _tell(self, config: RunnableConfig | None, event: dict[str, Any]) -> None:
+    def _emit(self, config: RunnableConfig | None, event: dict[str, Any]) -> None:
         emit(runtime_of(config), {"node": ROLE, **event}, on=self.navigator.core.events)
 
     def _context(self, state: Any, config: RunnableConfig | None) -> CallContext:
@@ -504,7 +504,7 @@ def _message(text: str, record: NaviRecord, usage: UsageMetadata | None) -> AIMe
     return AIMessage(content=text, usage_metadata=usage, response_metadata={"toolmem": mark})
 
 
-def _seen(record: NaviRecord) -> dict[str, Any]:
+def _view_of(record: NaviRecord) -> dict[str, Any]:
     """Return the decider's view for the stream: subgraph, chains, and the other ways that are left."""
     best: list[str] = []
     alternatives: list[list[str]] = []

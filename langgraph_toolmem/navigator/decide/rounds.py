@@ -488,13 +488,13 @@ class Retriever:
         tool = call["tool"]
         working = [name for name in context.allowed if name not in after["failed"]]
         similar = self._similar(tool, frozenset(working))
-        chain = self._broken(before, tool, context)
+        chain = self._chain_to(before, tool, context)
         other = Recombination("none")
         had: set[str] = set()
         if chain is not None:
             other = self._recombined(chain, after, context)
             had = {*chain.tools, other.fallback}
-        if other.way != "none" and other.chain is not None and self._careful(other.chain.tools, had):
+        if other.way != "none" and other.chain is not None and self._only_looks_up(other.chain.tools, had):
             tools = list(other.chain.tools)
             others = [name for name in similar if name not in tools]
             route = Route(failed=tool, way=other.way, fallback=other.fallback, chain=tools, similar=others)
@@ -512,7 +512,7 @@ class Retriever:
         chains = []
         for plain in fresh["chains"]:
             # Otherwise a failed look-up of an order's number could create a new order.
-            if self._careful(tools_of(plain), had):
+            if self._only_looks_up(tools_of(plain), had):
                 chains.append(plain)
         first: list[str] = []
         if chains:
@@ -525,7 +525,7 @@ class Retriever:
             return self._navigator.reroute(chain, after["failed"], available=context.allowed, done=succeeded(after))
         return Recombination("none")
 
-    def _careful(self, tools: Sequence[str], had: Collection[str]) -> bool:
+    def _only_looks_up(self, tools: Sequence[str], had: Collection[str]) -> bool:
         """Return True if no new step changes something only to get a value for the target."""
         for name in tools[:-1]:
             if name not in had and name in self._specs and side_effects(self._specs[name]) != "reads":
@@ -549,7 +549,7 @@ class Retriever:
                 similar.append(name)
         return similar
 
-    def _broken(self, before: NaviRecord, tool: str, context: CallContext) -> Chain | None:
+    def _chain_to(self, before: NaviRecord, tool: str, context: CallContext) -> Chain | None:
         """Return the chain of the failed tool, or a new one to it."""
         for chain in before["chains"]:
             if tool in tools_of(chain):
@@ -579,7 +579,7 @@ class Retriever:
     def _plan(
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None
     ) -> Plan | None:
-        # A chain to the failed tool itself is planned in `_broken`.
+        # A chain to the failed tool itself is planned in `_chain_to`.
         avoided = set(record["failed"]) - {target}
         done = [name for name in succeeded(record) if name not in avoided]
         with self._errors:
