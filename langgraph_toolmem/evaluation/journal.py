@@ -244,6 +244,7 @@ class Keeper:
         try:
             yield reply
         except Exception as error:
+            # A rate limit is no failure of the agent: the run is made again. Any other error counts for the agent.
             if _may_pass(error):
                 self.stopped = error
             raise
@@ -383,6 +384,7 @@ class _KeepsStreams:
         if kept is not None:
             yield chunk_of(kept)
             return
+        # Kept once it is whole: a stream that a kill cuts is asked for again.
         with self._keeper.asking(key) as reply:
             whole: ChatGenerationChunk | None = None
             for chunk in super()._stream(messages, stop, run_manager, **kwargs):  # type: ignore[misc]

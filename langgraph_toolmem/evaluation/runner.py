@@ -429,6 +429,7 @@ class TaskOutcome:
 
 def play_messages(run: EvalRun, agent: Any, *, asynchronous: bool = False) -> None:
     """Send the user's messages to a graph, one after the other; fill in `run.messages` and `run.state`."""
+    # By task and trial, not drawn: a restarted run makes the same requests, and finds its kept answers.
     config: Any = {"configurable": {"thread_id": run.thread_id}, "recursion_limit": RECURSION_LIMIT}
     keeps_thread = bool(getattr(agent, "checkpointer", None))
     for number, text in enumerate(run.task.messages):

@@ -257,6 +257,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 # The handler's name shows whether it asks the model itself, or a middleware after this one.
                 complete = getattr(handler, "__name__", "") in _EXECUTORS
                 call = self._call_of(request, complete=complete)
+        # Switched off, or the request cannot be read: the model is asked as without the memory.
         if call is None:
             return (yield Proceed(request))
 

@@ -385,6 +385,7 @@ class NaviSteps:
         record, broken = observed(before, results, retrieved, replies)
         if self.keep_decisions and before["pending"]["calls"]:
             new = record["outcomes"][len(before["outcomes"]) :]
+            # As the paper trains its decider: on decisions of which all parts went well.
             good = all(outcome["status"] == "ok" for outcome in new)
 
             def judge() -> None:

@@ -61,6 +61,7 @@ def method_of(memory: Any, kind: type[M], who: str) -> M:
     for method in checked(memory, who).methods:
         if isinstance(method, kind):
             return method
+    # A memory leaves out the methods whose extra is missing: then the error names the package to install.
     check_installed(kind.name)
     raise ConfigurationError(f"{who} needs the method {kind.__name__}(): name it in ToolMemory(methods=[…]).")
 

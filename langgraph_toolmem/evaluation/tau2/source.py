@@ -90,6 +90,7 @@ class KeptUser:
         self._user, self._keeper = user, keeper
         self._message = import_module("tau2.data_model.message").UserMessage
 
+    # The orchestrator uses the rest of a user's interface too, such as `set_seed` and `stop`.
     def __getattr__(self, name: str) -> Any:
         return getattr(self._user, name)
 

@@ -165,6 +165,7 @@ class _Http:
         # httpx's time-out applies to each read: without this limit a slow answer would be read without end.
         answer = Intake(operation, time.monotonic() + self.timeout)
         try:
+            # Not to where a redirect leads: the credentials are for the named server alone.
             with client.stream(**request, follow_redirects=False) as response:
                 for chunk in response.iter_bytes():
                     if not answer.takes(chunk):

@@ -180,6 +180,7 @@ class _Bundle:
     def _place_of(self, address: str, file: Path | None) -> str:
         """Return the pointer to another file in the bundle; the file is read at its first reference."""
         has_scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", address)
+        # A document is not trusted: it must not make this process send requests.
         if has_scheme:
             raise RefusalError("nothing remote is fetched; download the file and refer to it by a relative path")
         if file is None or self.main is None:

@@ -244,6 +244,7 @@ class _OperationReader:
             description=_description(operation, item) or f"{method.upper()} {path}",
             parameters=self.schemas.alone({"type": "object", "properties": properties, "required": required}),
             returns=self._answer(operation),
+            # As HTTP defines its methods (RFC 9110, 9.2): a POST that only reads has to be declared by the host.
             read_only=method in _SAFE_METHODS,
             destructive=method == "delete",
             idempotent=method in _SAFE_METHODS or method in ("put", "delete"),

@@ -489,6 +489,7 @@ def equivalents(
     scores: dict[str, float] = {}
     for other in _candidates(graph, node, wanted):
         candidate = graph.apis[other]
+        # A change must not stand in for a look-up that failed.
         if other == tool or other in avoid or not same_effects(node.spec, candidate.spec):
             continue
         its_outputs = _cluster_ids(graph, candidate.outputs)

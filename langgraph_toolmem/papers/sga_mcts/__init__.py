@@ -414,6 +414,7 @@ class Discovery:
         with self._lock:
             self._failed[task.id] = reason
             self._in_a_row += 1
+            # A provider that is down would fail all further tasks in the same way.
             too_many = self._in_a_row >= COLD_START_LIMITS.failures
         if too_many:
             self._stop.set()

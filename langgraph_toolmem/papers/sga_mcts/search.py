@@ -474,6 +474,7 @@ def select(edges: Sequence[Edge], visits: int, settings: SearchSettings, rng: ra
             return edge
         scores.append(edge.mean + settings.exploration * bonus)
     best = max(scores)
+    # The seed decides between equally good actions, not the last digit of a sum.
     ties: list[Edge] = []
     for edge, score in zip(edges, scores, strict=True):
         if math.isclose(score, best):
