@@ -159,12 +159,7 @@ def create_navi_subgraph(
         MissingExtraError: the model's package is not installed.
     """
     checked(memory, "create_navi_subgraph")
-    if isinstance(model, str):
-        model = resolve_model(model, name="model", others=("a chat model",))
-    if not isinstance(model, BaseChatModel):
-        raise ConfigurationError(
-            f"create_navi_subgraph takes a chat model with no tools bound, not {type(model).__name__}."
-        )
+    chat_model = _chat_model(model)
     given = read_tools(tools)
     if not given:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
@@ -175,15 +170,15 @@ def create_navi_subgraph(
     wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder.wrap_tool_call, recorder.awrap_tool_call)
     errors = ErrorLog("create_navi_subgraph", logger)
     steps = NaviSteps(
-        model,
-        StructuredModel(model, NaviDecision, check=problem_of, method=method),
-        memory.navigator,
-        specs,
-        Retriever(memory.navigator, specs, errors),
-        errors,
-        instructions,
-        keep_decisions,
-        messages_key,
+        model=chat_model,
+        decider=StructuredModel(chat_model, NaviDecision, check=problem_of, method=method),
+        navigator=memory.navigator,
+        specs=specs,
+        retriever=Retriever(memory.navigator, specs, errors),
+        errors=errors,
+        instructions=instructions,
+        keep_decisions=keep_decisions,
+        messages_key=messages_key,
     )
     # An error of a tool is a result like others: the decider reads it and looks for another way.
     node = ToolNode(
@@ -193,6 +188,22 @@ def create_navi_subgraph(
     # With their purposes, which Studio shows at the nodes.
     for part, runs in {"tools": node, "record": recorder, **steps.nodes}.items():
         builder.add_node(part, runs, metadata={"toolmem": ROLE, "toolmem_about": _ABOUT[part]})
+    _add_edges(builder, steps)
+    return builder.compile(checkpointer=checkpointer, name=name)
+
+
+def _chat_model(model: BaseChatModel | str) -> BaseChatModel:
+    """Return the decider's chat model; raise ConfigurationError for another model."""
+    if isinstance(model, str):
+        return resolve_model(model, name="model", others=("a chat model",))
+    if not isinstance(model, BaseChatModel):
+        raise ConfigurationError(
+            f"create_navi_subgraph takes a chat model with no tools bound, not {type(model).__name__}."
+        )
+    return model
+
+
+def _add_edges(builder: StateGraph[Any, Any, Any, Any], steps: NaviSteps) -> None:
     builder.add_edge(START, "begin")
     builder.add_edge("begin", "decide")
     after_decision = ["tools", "retrieve", "clarify", "observe", "conclude", "record"]
@@ -202,7 +213,6 @@ def create_navi_subgraph(
     builder.add_conditional_edges("observe", steps.after_observation, ["decide", "conclude"])
     builder.add_edge("conclude", "record")
     builder.add_edge("record", END)
-    return builder.compile(checkpointer=checkpointer, name=name)
 
 
 def _builder(messages_key: str, state_schema: type | None) -> StateGraph[Any, Any, Any, Any]:
