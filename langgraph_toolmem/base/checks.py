@@ -90,6 +90,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0]
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the known name most similar to an unknown one, after a space; "" if none is similar."""
+    meant = nearest(name, known)
+    if meant is None:
+        return ""
+    return f" Did you mean {meant!r}?"
+
+
 class LogLine(NamedTuple):
     """A line for the log, and its level in `logging`."""
 

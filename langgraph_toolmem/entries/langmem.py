@@ -62,9 +62,11 @@ class EntryBaseStore(BaseStore):
     def __init__(self, memory: Any, namespace: StoreNamespace = ("memories", USER_LABEL), *, inner: BaseStore) -> None:
         entries = getattr(memory, "entries", None)
         if not isinstance(entries, Entries):
-            raise ConfigurationError(f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}.")
+            raise ConfigurationError(f"`memory` must be a ToolMemory with Entries, got {type(memory).__name__}.")
         if USER_LABEL not in namespace and has_user(entries.core.users.namespace):
-            raise ConfigurationError(f'The entries belong to users: namespace=("memories", "{USER_LABEL}") names them.')
+            raise ConfigurationError(
+                f'`namespace` must have a place for users, whose entries they are: ("memories", "{USER_LABEL}").'
+            )
         self.namespace, self.inner, self._entries = namespace, inner, entries
         self._errors = ErrorLog(type(self).__name__, logger)
 

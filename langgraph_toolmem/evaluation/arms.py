@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.step import SGASettings
-from langgraph_toolmem.base.checks import nearest
+from langgraph_toolmem.base.checks import did_you_mean
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.entries import RecallPolicy
@@ -81,12 +81,6 @@ def arms_named(names: Sequence[str], *, may_write: Collection[str] = ()) -> list
     if not arms:
         raise ConfigurationError("an evaluation needs at least one arm")
     return arms
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return a sentence with the known name that is most similar to an unknown one, or ""."""
-    meant = nearest(name, known)
-    return f" Did you mean {meant!r}?" if meant else ""
 
 
 def _options_of(name: str, may_write: frozenset[str]) -> Options | None:

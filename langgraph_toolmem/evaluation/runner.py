@@ -543,12 +543,12 @@ def read_tasks(path: Path) -> list[EvalTask]:
         task = _task(item, f"task {number} of {path}", default_id=str(number))
         # The id names the task in journal and answers: a second one would count as finished.
         if task.id in ids:
-            raise InputError(f"two tasks of {path} have the id {task.id!r}")
+            raise InputError(f"two tasks of {path} have the id {task.id!r}. Give each task an id of its own.")
         tasks.append(task)
         ids.add(task.id)
         splits.add(task.split)
     if "test" not in splits:
-        raise InputError(f"{path} has no test tasks")
+        raise InputError(f'{path} has no test tasks. Leave "split" out of the tasks to measure, or set it to "test".')
     return tasks
 
 

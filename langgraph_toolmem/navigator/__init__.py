@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.checks import is_count, is_number, is_share
+from langgraph_toolmem.base.checks import did_you_mean, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import Core
@@ -520,7 +520,7 @@ class CurrentSearch:
             from langgraph_toolmem.navigator.precedents import Precedents, called_before
 
             if target not in searcher.specs:
-                raise ConfigurationError(f"The memory knows no tool {target!r}.")
+                raise ConfigurationError(f"The memory knows no tool {target!r}.{did_you_mean(target, searcher.specs)}")
             known = precedents or Precedents()
             return called_before(searcher, query, target, k, precedents=known, available=available, exclude=exclude)
         lift: dict[str, float] = {}
@@ -678,8 +678,11 @@ def _targets_given(target: str | Sequence[str], out: Collection[str]) -> Sequenc
     if isinstance(target, str):
         targets = [target]
     _check_names("target", targets)
-    if not set(out).isdisjoint(targets):
-        raise ConfigurationError("A target is among the tools that must not be used.")
+    excluded = [name for name in targets if name in out]
+    if excluded:
+        raise ConfigurationError(
+            f"`target` must be a tool that may be used, got {excluded[0]!r}, which `avoid` or `available` excludes."
+        )
     return targets
 
 

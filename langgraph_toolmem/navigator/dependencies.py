@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
+from langgraph_toolmem.base.checks import did_you_mean
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.evidence import Flow, History
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -180,7 +181,10 @@ class ToolDependencyGraph:
         """Return a tool's node; raise ConfigurationError if there is none."""
         node = self.apis.get(tool)
         if node is None:
-            raise ConfigurationError(f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.")
+            hint = did_you_mean(tool, self.apis)
+            raise ConfigurationError(
+                f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.{hint}"
+            )
         return node
 
     # --- parameters ---

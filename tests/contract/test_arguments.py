@@ -332,6 +332,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("available", "refund", 5, [["refund"]], iter(["refund"])),
             *each("target", 3, ["refund"]),
             ({"target": "omega"}, "knows no tool 'omega'"),
+            ({"target": "refunds"}, "knows no tool 'refunds'. Did you mean 'refund'?"),
         ],
     ),
     "navigator.plan": (
@@ -341,7 +342,8 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             ({"query": "x", "target": "y"}, "no tool 'y'"),
             *each("query", 3),
             ({"target": "nobody"}, "nobody"),
-            ({"target": "refund", "avoid": ["refund"]}, "must not be used"),
+            ({"target": "refunds"}, "Did you mean 'refund'?"),
+            ({"target": "refund", "avoid": ["refund"]}, "got 'refund', which `avoid` or `available` excludes"),
             *each("target", 3, [], ["refund", 3]),
             *({"query": "quantum chromodynamics", **wrong} for wrong in ({"strategy": "guess"}, {"k": "3"})),
             *(

@@ -582,7 +582,8 @@ def fitted_rates(runs: Iterable[LoggedRun], reads: Collection[str], *, follow: f
     for of_task in by_task.values():
         _count(of_task, reads, counts)
     if not counts.made:
-        raise ConfigurationError(f"the runs have no look-up by these tools: {', '.join(sorted(reads)) or 'none'}")
+        names = ", ".join(sorted(reads)) or "none"
+        raise ConfigurationError(f"the runs have no look-up by these tools: {names}. Take runs of the same domain.")
     return Rates(
         follow=follow,
         err=counts.needless / max(counts.judged, 1),

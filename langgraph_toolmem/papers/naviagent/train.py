@@ -385,7 +385,8 @@ class Trainer:
         self.links = self._links()
         if len(self.links) < LEAST_LINKS:
             raise ConfigurationError(
-                f"The memory has seen {len(self.links)} links between tools; {LEAST_LINKS} are needed."
+                f"The memory has seen {len(self.links)} links between tools; {LEAST_LINKS} are needed. Train after "
+                "more runs, or import their logs."
             )
         links = list(self.links)
         order = np.random.default_rng(training.seed).permutation(len(links))

@@ -234,7 +234,7 @@ class Discovery:
         self._free = [self._environment()]
         self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
         if not self.specs:
-            raise ConfigurationError("The environment has no tools.")
+            raise ConfigurationError("The environment has no tools: its `tools` must be LangChain tools or functions.")
         self._reads = _reading(self.specs)
         self._file: Path | None = None
         if folder is not None:

@@ -50,7 +50,7 @@ def tools(store: EntryBaseStore, *args: Any, **options: Any) -> list[list[str]]:
 
 
 def test_a_search_finds_the_users_entries_and_nobody_elses(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="belong to users"):
+    with pytest.raises(ConfigurationError, match="must have a place for users"):
         EntryBaseStore(memory, ("memories",), inner=InMemoryStore())
     store = EntryBaseStore(memory, inner=InMemoryStore())
     found = store.search(OF_ANN, query=QUERY)
