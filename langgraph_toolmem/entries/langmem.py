@@ -62,7 +62,9 @@ class EntryBaseStore(BaseStore):
     def __init__(self, memory: Any, namespace: StoreNamespace = ("memories", USER_LABEL), *, inner: BaseStore) -> None:
         entries = getattr(memory, "entries", None)
         if not isinstance(entries, Entries):
-            raise ConfigurationError(f"`memory` must be a ToolMemory with Entries, got {type(memory).__name__}.")
+            raise ConfigurationError(
+                f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}; it must have the method Entries."
+            )
         if USER_LABEL not in namespace and has_user(entries.core.users.namespace):
             raise ConfigurationError(
                 f'`namespace` must have a place for users, whose entries they are: ("memories", "{USER_LABEL}").'
