@@ -33,7 +33,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
 import filelock
@@ -270,22 +270,12 @@ class ChromaAccess:
         self._given_client = client
         self._turns = turns
         self.folder: Path | None = None
-        self.remote: Remote | None = None
-        if self.given:
-            self.where = f"Chroma ({type(client).__name__} given by the application)"
-            self._advice = "Check that the server runs and that the client's host, port, tenant and database are right."
-            if is_remote(client):
-                self.remote = Remote(self.where)
-        elif folder is None:
-            self.where = "Chroma in memory"
-            self._advice = "Nothing on disk is affected."
-        else:
+        if folder is not None and not self.given:
             self.folder = folder / "chroma"
-            self.where = f"Chroma in {self.folder}"
-            self._advice = (
-                "Check that the folder can be read and written. If files are damaged: "
-                f"`toolmem doctor --memory {folder} --rebuild`."
-            )
+        self.where, self._advice = _in_words(folder, client)
+        self.remote: Remote | None = None
+        if self.given and is_remote(client):
+            self.remote = Remote(self.where)
         self.prefix = "tm"
         if self._in_memory:
             # All in-memory clients of a process see one database: a number keeps their collections apart.
@@ -622,6 +612,28 @@ class ChromaAccess:
         with suppress(OSError):
             if writer is not None:
                 writer.release()
+
+
+class _PlaceInWords(NamedTuple):
+    """The name of a Chroma in messages, and advice for a person if it fails."""
+
+    where: str
+    advice: str
+
+
+def _in_words(folder: Path | None, client: Any | None) -> _PlaceInWords:
+    if client is not None:
+        return _PlaceInWords(
+            f"Chroma ({type(client).__name__} given by the application)",
+            "Check that the server runs and that the client's host, port, tenant and database are right.",
+        )
+    if folder is None:
+        return _PlaceInWords("Chroma in memory", "Nothing on disk is affected.")
+    return _PlaceInWords(
+        f"Chroma in {folder / 'chroma'}",
+        "Check that the folder can be read and written. If files are damaged: "
+        f"`toolmem doctor --memory {folder} --rebuild`.",
+    )
 
 
 @cache

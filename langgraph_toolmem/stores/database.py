@@ -388,71 +388,95 @@ def opened_readonly(path: Path, more: str = "") -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True, factory=_Connection)
 
 
-def readable_rows(
-    database: sqlite3.Connection, table: str, columns: str = "*", gaps: list[range] | None = None
-) -> list[tuple[Any, ...]]:
-    """Return the readable rows of a table, by number; rows after a damaged page are found again.
+@dataclass(slots=True)
+class ReadTable:
+    """The readable rows of a table, by number, and the numbers that may have been lost, in order."""
 
-    `gaps`: takes the numbers that may have been lost.
-    """
-    rows: dict[int, tuple[Any, ...]] = {}
-    lost = list[range]()
-    disordered = False
-    sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < {MAX_NUMBER} ORDER BY rowid"
+    rows: list[tuple[Any, ...]]
+    lost: list[range]
+
+
+def readable_rows(database: sqlite3.Connection, table: str) -> ReadTable:
+    """Return the readable rows of a table; rows after a damaged page are found again."""
+    reader = _TableReader(database, table)
     start: int | None = 1
     while start is not None:
-        last = start - 1
-        try:
-            for number, *row in database.execute(sql, (start,)):
-                disordered = disordered or number <= last
-                refuse_circles(number, last)
-                last = number
-                rows[number] = tuple(row)
-            start = None
-        except sqlite3.DatabaseError:
-            # Python reads one row ahead, so the row before the damage was lost with it.
-            with suppress(sqlite3.DatabaseError):
-                for number, *row in database.execute(f"{sql} LIMIT 1", (last + 1,)).fetchall():
-                    refuse_circles(number, last)
-                    last = number
-                    rows[number] = tuple(row)
-            start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
-            if start != last + 1:
-                lost.append(range(last + 1, start or MAX_NUMBER))
-    if disordered:
-        lost += _find_skipped(database, f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid = ?", rows)
-    if gaps is not None:
-        gaps += sorted(lost, key=_start)
-    return [rows[number] for number in sorted(rows)]
+        start = reader.read_from(start)
+    reader.find_skipped()
+    rows = [reader.rows[number] for number in sorted(reader.rows)]
+    return ReadTable(rows, sorted(reader.lost, key=_start))
 
 
 def _start(gap: range) -> int:
     return gap.start
 
 
-def _find_skipped(database: sqlite3.Connection, sql: str, rows: dict[int, tuple[Any, ...]]) -> list[range]:
-    """Look up the numbers that are missing before and between rows, and add the rows; return the numbers without a
-    row.
+class _TableReader:
+    """Reads the rows of a table that may be damaged.
 
-    If two pages changed places, reading in order skips the whole pages between them. A look-up of a number finds its
-    own page. Numbers before the first row are not returned, because rows in a snapshot are deleted there.
+    Attributes:
+        rows: that were read, by number.
+        lost: numbers whose rows may have been lost.
     """
-    lost = list[range]()
-    for gap in _gaps_between(sorted(rows)):
-        begin = gap.start
-        for number in gap:
-            row = None
+
+    def __init__(self, database: sqlite3.Connection, table: str) -> None:
+        self._database = database
+        self._in_order = (
+            f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < {MAX_NUMBER} ORDER BY rowid"
+        )
+        self._of_number = f"SELECT * FROM {table} NOT INDEXED WHERE rowid = ?"
+        self._last = 0
+        self._is_disordered = False
+        self.rows: dict[int, tuple[Any, ...]] = {}
+        self.lost: list[range] = []
+
+    def read_from(self, start: int) -> int | None:
+        """Read rows in order up to a damaged page; return the number from which rows can be read again, or None."""
+        first_of = f"{self._in_order} LIMIT 1"
+        try:
+            self._read(self._in_order, start)
+        except sqlite3.DatabaseError:
+            # Python reads one row ahead, so the row before the damage was lost with it.
             with suppress(sqlite3.DatabaseError):
-                row = database.execute(sql, (number,)).fetchone()
-            if row is not None:
-                rows[number] = row
-                if begin < number:
-                    lost.append(range(begin, number))
-                begin = number + 1
-        if begin < gap.stop:
-            lost.append(range(begin, gap.stop))
-    first = min(rows, default=MAX_NUMBER)
-    return [gap for gap in lost if gap.start > first]
+                self._read(first_of, self._last + 1)
+            following = _next_readable(self._database, first_of, self._last + 1)
+            if following != self._last + 1:
+                self.lost.append(range(self._last + 1, following or MAX_NUMBER))
+            return following
+        return None
+
+    def _read(self, sql: str, start: int) -> None:
+        self._last = start - 1
+        for number, *row in self._database.execute(sql, (start,)):
+            self._is_disordered = self._is_disordered or number <= self._last
+            refuse_circles(number, self._last)
+            self._last = number
+            self.rows[number] = tuple(row)
+
+    def find_skipped(self) -> None:
+        """Look up the numbers that are missing before and between rows, if pages are out of order.
+
+        If two pages changed places, reading in order skips the whole pages between them. A look-up of a number finds
+        its own page. Numbers before the first row are not lost, because rows in a snapshot are deleted there.
+        """
+        if not self._is_disordered:
+            return
+        lost = list[range]()
+        for gap in _gaps_between(sorted(self.rows)):
+            begin = gap.start
+            for number in gap:
+                row = None
+                with suppress(sqlite3.DatabaseError):
+                    row = self._database.execute(self._of_number, (number,)).fetchone()
+                if row is not None:
+                    self.rows[number] = row
+                    if begin < number:
+                        lost.append(range(begin, number))
+                    begin = number + 1
+            if begin < gap.stop:
+                lost.append(range(begin, gap.stop))
+        first = min(self.rows, default=MAX_NUMBER)
+        self.lost += [gap for gap in lost if gap.start > first]
 
 
 def _gaps_between(numbers: Sequence[int]) -> list[range]:
@@ -650,10 +674,10 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
         old.text_factory = bytes  # invalid UTF-8 stays as it is; its reader detects it
         for name, sql in tables.items():
             new.execute(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
-            gaps: list[range] = []
-            for row in readable_rows(old, name, gaps=gaps):
+            table = readable_rows(old, name)
+            for row in table.rows:
                 _insert(new, name, row)
-            for gap in gaps:
+            for gap in table.lost:
                 lost += f"; {name} {_span(gap)} cannot be read"
     return new.total_changes - before, lost
 
