@@ -29,7 +29,7 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
     except (TypeError, ValueError):  # a comparison with a value of another type
         is_fitting = False
     if not is_fitting:
-        raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
+        raise ConfigurationError(f"{type(policy).__name__}.{name} must be {what}, got {value!r}.")
 
 
 def check_score(score: object, name: str) -> None:
@@ -183,7 +183,7 @@ def _texts_given(what: str, given: Any, of: str) -> tuple[str, ...]:
     # A dict of settings by tool counts too, such as `interrupt_on` of a deep agent, which may be empty.
     is_empty = not names and given not in ((), [], {}, set(), frozenset())
     if is_empty or not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"{what} is a list of names of {of}, not {given!r}.")
+        raise ConfigurationError(f"{what} must be a list of names of {of}, got {given!r}.")
     return names
 
 

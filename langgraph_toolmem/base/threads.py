@@ -110,7 +110,7 @@ def native() -> Iterator[None]:
     try:
         # The main thread runs the exit itself, and may use Chroma there: it is not interrupted.
         if _over.is_set() and me is not threading.main_thread():
-            raise StorageError("The interpreter ends; nothing is begun any more.")
+            raise StorageError("The interpreter is shutting down: the memory begins no further work.")
         yield
     finally:
         _inside[me] -= 1

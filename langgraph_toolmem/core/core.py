@@ -130,7 +130,7 @@ class Evidence(SharedByCopies):
             StorageError: it was closed.
         """
         if self.closed:
-            raise StorageError("The memory is closed. Make a new one to go on.")
+            raise StorageError("The memory is closed. Open it again with a new ToolMemory.")
 
     def refuse_if_read_only(self) -> None:
         """Check that the memory may write.
@@ -139,7 +139,9 @@ class Evidence(SharedByCopies):
             StorageError: it only reads.
         """
         if self.read_only:
-            raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
+            raise StorageError(
+                "This memory was opened with read_only=True. Do this with the memory that writes to the folder."
+            )
 
     # --- counting ---
 

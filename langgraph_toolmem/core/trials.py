@@ -693,7 +693,7 @@ class Holdout:
 
     def __init__(self, evidence: Evidence, share: float) -> None:
         if not is_share(share) or share == 1:
-            raise ConfigurationError(f"holdout is a share of the episodes, from 0 to below 1, not {share!r}.")
+            raise ConfigurationError(f"`holdout` must be a share of the episodes from 0 to below 1, got {share!r}.")
         self._evidence, self._share = evidence, share
         self._table = evidence.register(HoldoutTable)
 

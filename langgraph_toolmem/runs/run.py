@@ -393,7 +393,7 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
     if isinstance(messages, PromptValue):
         return messages.to_messages()
     if isinstance(messages, (str, bytes, Mapping, BaseMessage)) or not isinstance(messages, Iterable):
-        raise MessageError(f"messages is {describe(messages)}, not a list of messages. {ACCEPTED_MESSAGES}")
+        raise MessageError(f"`messages` must be a list of messages, got {describe(messages)}. {ACCEPTED_MESSAGES}")
     return list(messages)
 
 

@@ -182,7 +182,7 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
     """Read tools into specs by name; raise ConfigurationError for one that cannot be read, or a name that repeats."""
     if isinstance(tools, (str, bytes, Mapping, BaseTool)) or not isinstance(tools, Iterable):
         raise ConfigurationError(
-            f"tools is {type(tools).__name__}, not a list. Pass a list of LangChain tools, functions or tool dicts."
+            f"`tools` must be a list of LangChain tools, functions or tool dicts, got {type(tools).__name__}."
         )
     specs: dict[str, ToolSpec] = {}
     for index, tool in enumerate(tools):

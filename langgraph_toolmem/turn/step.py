@@ -606,7 +606,7 @@ def given_input(system: str | None, context: Any, private: Collection[str]) -> M
         ConfigurationError: `system` is not a text.
     """
     if system is not None and not isinstance(system, str):
-        raise ConfigurationError(f"system must be the text of the prompt, got {type(system).__name__}.")
+        raise ConfigurationError(f"`system` must be the text of the prompt, got {type(system).__name__}.")
     if system is None and context is None:
         return UNSEEN
     return ModelInput((system or "")[: VALUE_LIMITS.message], primitives_of(context, private), complete=True)

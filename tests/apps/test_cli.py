@@ -166,7 +166,7 @@ def test_the_package_is_a_program_where_the_scripts_are_not_on_the_path() -> Non
         ("doctor --memory none --reembed builtin", "there is no memory at none"),
         ("replay none.jsonl", "cannot be read"),
         ("replay {file}", "holds no runs"),
-        ("import {log} --memory {new} --namespace toolmem//x", "namespace is a tuple"),
+        ("import {log} --memory {new} --namespace toolmem//x", "namespace` must be a tuple"),
         ("replay {log} --policy best", "must be calibrated, paper or a file"),
     ],
 )

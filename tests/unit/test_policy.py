@@ -47,7 +47,7 @@ def test_the_kind_alone_means_the_papers_figures():
     assert InertiaPolicy.from_dict({"kind": "paper", "alpha": 0.3}) == InertiaPolicy.paper(alpha=0.3)
     assert PaperPolicy.from_dict({"alpha": 0.3}) == InertiaPolicy.paper(alpha=0.3)
     for kind in ("bold", ["paper"], None):
-        with pytest.raises(ConfigurationError, match="kind is 'calibrated' or 'paper', not"):
+        with pytest.raises(ConfigurationError, match="kind must be 'calibrated' or 'paper', got"):
             InertiaPolicy.from_dict({"kind": kind})
 
 
