@@ -275,8 +275,13 @@ class Lifecycle:
     ) -> LearnedRun:
         """Learn the new turns of a run, one record each; return the state after the run, and their number.
 
-        With `last_turn_too` the last turn is learned even if some of its calls have no answer. `model_input` is the
-        model's input at turns without a recorded one (`OpenInputs`).
+        Args:
+            run: the thread as read.
+            user: its user.
+            last_turn_too: if True, the last turn is learned even if some of its calls have no answer.
+            specs: the available tools. Defaults to the memory's own.
+            model_input: the model's input at turns without a recorded one (`OpenInputs`).
+            options: of the caller for the methods, by the method's name (`LearnedTurn.options`).
         """
         core = self._core
         with core.lock:
@@ -292,7 +297,7 @@ class Lifecycle:
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = self.asked.names(run.events[index], names).read(run.events[index])
-                # The state before the latest turn: that turn may be read again with more answers.
+                # The state before the latest turn is kept: that turn may be read again with more answers.
                 if index == last > start:
                     self._folds.keep(run, index, state)
                 if isinstance(event, Turn) and _is_learnable(run, index, event, unsettled_too=last_turn_too):

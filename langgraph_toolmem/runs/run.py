@@ -406,7 +406,9 @@ def describe(value: Any) -> str:
 
 
 def message_of(entry: Any) -> BaseMessage:
-    """Convert an entry that is not a message object yet; repair common errors of logs."""
+    """Return an entry as a message object; common errors of logs are repaired."""
+    if isinstance(entry, BaseMessage):
+        return entry
     if not isinstance(entry, dict):
         return _converted(entry)
     fields = dict(entry)

@@ -302,11 +302,9 @@ def _latest_answer(entries: Sequence[Any], start: int) -> int | None:
 
 
 def _read(reader: _TurnReader, entries: Sequence[Any], index: int) -> None:
-    message = entry = entries[index]
+    entry = entries[index]
     try:
-        if not isinstance(entry, BaseMessage):
-            message = message_of(entry)
-        reader.read(message)
+        reader.read(message_of(entry))
     except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
         reason = first_line(error)[:300]
         raise MessageError(f"messages[{index}] ({describe(entry)}): {reason}. {ACCEPTED_MESSAGES}") from error

@@ -122,7 +122,7 @@ def point_of(messages: Sequence[Any]) -> str:
     """Return the identity of the point after these messages."""
     identity = ""
     if messages:
-        last = _message(messages[-1])
+        last = message_of(messages[-1])
         identity = last.id or identity_of(last.content)
     return digest("place", len(messages), identity)
 
@@ -144,7 +144,7 @@ def turn_of(messages: Sequence[Any]) -> str:
 def _turn_of(messages: Sequence[Any]) -> str:
     for index in range(len(messages) - 1, -1, -1):
         if is_users(messages[index]):
-            message = _message(messages[index])
+            message = message_of(messages[index])
             # Without an id, the number of user messages before it tells two equal messages apart.
             number = message.id or sum(is_users(before) for before in messages[:index])
             return digest("user-turn", number, identity_of(message.content))
@@ -153,15 +153,9 @@ def _turn_of(messages: Sequence[Any]) -> str:
 
 def is_users(message: Any) -> bool:
     """Return True for a message of the user, False for other messages and for summaries in the user's role."""
-    message = _message(message)
+    message = message_of(message)
     # SummarizationMiddleware puts its summary in as a message of the user.
     return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") != "summarization"
-
-
-def _message(message: Any) -> BaseMessage:
-    if isinstance(message, BaseMessage):
-        return message
-    return message_of(message)
 
 
 # --- the text ---
@@ -258,7 +252,7 @@ def _is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
 
 def _has_answered_since_user(messages: Sequence[Any]) -> bool:
     for given in reversed(messages):
-        message = _message(given)
+        message = message_of(given)
         if isinstance(message, HumanMessage):
             return False
         if isinstance(message, AIMessage) and "toolmem" not in message.additional_kwargs:
@@ -456,7 +450,7 @@ def _at_the_tail(
 ) -> HintedRequest:
     """Return a request with a hint after its last message, or inside it."""
     *before, last = messages
-    last = _message(last)
+    last = message_of(last)
     if placement == "in_tool" and isinstance(last, ToolMessage):
         return HintedRequest(system, [*before, with_text(last, text)], settings)
     content: Any = text

@@ -149,7 +149,7 @@ def test_the_package_is_a_program_where_the_scripts_are_not_on_the_path() -> Non
         ("report --memory {file}", "is a file"),
         ("report --memory {memory} --price 3", "IN:OUT"),
         ("report --memory {memory} --price 1:2:3:4", "IN:OUT"),
-        ("report --memory {memory} --price 1:-2", "output is money"),
+        ("report --memory {memory} --price 1:-2", "output must be money"),
         ("report --memory {memory} --html x.html --json", "choose one"),
         ("report --memory {memory} --html {memory}", "cannot be written"),
         ("replay {file} --html x.html --json", "choose one"),
