@@ -78,7 +78,6 @@ class EvalSettings:
         seed: of all runs.
         agent: names the agent in the folder, so that another agent does not continue it.
         memory: arguments of `ToolMemory`, such as ``{"reads": {"get_*"}}``.
-        train: If False, leave the train tasks out.
         learn_from_tests: If True, the memory keeps the turns of test runs, in their order.
     """
 
@@ -87,7 +86,6 @@ class EvalSettings:
     seed: int = 0
     agent: str = ""
     memory: Mapping[str, Any] = field(default_factory=dict)
-    train: bool = True
     learn_from_tests: bool = False
 
     def __post_init__(self) -> None:
@@ -149,7 +147,6 @@ class Evaluation:
             "arms": [[arm.name, repr(arm.options)] for arm in settings.arms],
             "trials": settings.trials,
             "seed": settings.seed,
-            "train": settings.train,
             "learn_from_tests": settings.learn_from_tests,
         }
         if not path.exists():
@@ -165,12 +162,11 @@ class Evaluation:
 
     def _planned(self) -> Iterator[_Planned]:
         settings = self._settings
-        if settings.train:
-            # An arm without a memory does not learn, so its train runs would be wasted.
-            learning = [arm for arm in settings.arms if arm.remembers]
-            for task in self._tasks_of("train"):
-                for arm in learning:
-                    yield _Planned(task, arm, 0)
+        # An arm without a memory does not learn, so its train runs would be wasted.
+        learning = [arm for arm in settings.arms if arm.remembers]
+        for task in self._tasks_of("train"):
+            for arm in learning:
+                yield _Planned(task, arm, 0)
         # By trial, then task, then arm: a budget that ends early leaves pairs.
         for trial in range(settings.trials):
             for task in self._tasks_of("test"):
