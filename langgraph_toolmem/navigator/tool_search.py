@@ -519,6 +519,7 @@ class ToolSearcher:
             near = _shares(matches.texts)
             rows = _word_signals(request, matches, near, arrays)
             score = BY_WORDS
+            # The first piece is the whole request.
             fits &= matches.texts[0] + matches.described + matches.kits[arrays.kit_of] > 0
         else:
             likeness = np.maximum(cosines, 0)
@@ -535,6 +536,7 @@ class ToolSearcher:
         # Words of removed tools are still in the index, so their counts become 0.
         rarity, counts = self._text.rarity(words), self._text.counts(words) * arrays.alive
         queries = np.stack([_query(piece, words) for piece in request.words]) * rarity
+        # The first piece is the whole request: fields and pairs of words are compared with it alone.
         whole = np.flatnonzero(queries[0])
         weights, asked = rarity[whole], [words[number] for number in whole]
         pairs = _word_pairs(request.words[0])

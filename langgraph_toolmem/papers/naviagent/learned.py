@@ -51,11 +51,10 @@ class LinkTable:
             # On the memory's own held-out links: a table of few links may be worse than none.
             self.better = self.figures["learned"] > self.figures["structural"]
             for producer, output, consumer, taken, score in table["rows"]:
-                link = (str(producer), str(output), str(consumer), str(taken))
                 probability = float(score)
                 # A changed tool may have other inputs and outputs under its old name.
-                if link[0] in unchanged and link[2] in unchanged:
-                    scores[link] = probability
+                if producer in unchanged and consumer in unchanged:
+                    scores[producer, str(output), consumer, str(taken)] = probability
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"{LINK_TABLE} cannot be read: {error!r}. Train again, or delete it.") from error
         self.scores: LinkScores = scores
