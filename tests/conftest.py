@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.stores import indexed
+from langgraph_toolmem.stores import inspection
 from langgraph_toolmem.turn import host
 
 settings.register_profile("load", deadline=None)  # timing never decides a test
@@ -129,7 +129,7 @@ def forked_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         return children.run(code, folder)
 
     forking = SimpleNamespace(run=check, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(indexed, "subprocess", forking)
+    monkeypatch.setattr(inspection, "subprocess", forking)
 
 
 @pytest.fixture

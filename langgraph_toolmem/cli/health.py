@@ -262,12 +262,12 @@ def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _chroma(folder: Path) -> Iterator[Finding]:
-    from langgraph_toolmem.stores.indexed import inspect
+    from langgraph_toolmem.stores.inspection import inspect_chroma
 
     if _empty(folder / "chroma/chroma.sqlite3"):  # Chroma would make a new one of it
         yield _problem(f"chroma/chroma.sqlite3 is empty: its texts are lost. {RESTORE}")
         return
-    damage = inspect(folder)
+    damage = inspect_chroma(folder)
     if damage is None:
         yield _note("another process writes to Chroma; its collections were not checked")
         return
@@ -344,7 +344,8 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
     Raises:
         ConfigurationError: the embedder is unknown.
     """
-    from langgraph_toolmem.stores.indexed import IndexedVectors, embedder_of
+    from langgraph_toolmem.stores.indexed import IndexedVectors
+    from langgraph_toolmem.stores.inspection import embedder_of
     from langgraph_toolmem.text.embedders import resolve_embedder
 
     spec = embeddings or embedder_of(folder)

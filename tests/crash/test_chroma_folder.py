@@ -25,7 +25,8 @@ from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.stores import indexed
 from langgraph_toolmem.stores.chroma import collection_name
 from langgraph_toolmem.stores.database import NAME
-from langgraph_toolmem.stores.indexed import IndexedVectors, inspect
+from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.inspection import inspect_chroma
 from langgraph_toolmem.stores.row_table import RowTable, text_key
 from langgraph_toolmem.stores.vectors import VectorItem
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -273,7 +274,7 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         items = [VectorItem(f"n{n}", f"send order {n}", {"n": n, "of": ["ann"]}, part="p") for n in range(200)]
         store.upsert("entries", items)
         store.upsert("atoms", items[:70])
-    assert inspect(folder) == []
+    assert inspect_chroma(folder) == []
     return folder
 
 
@@ -303,13 +304,13 @@ def test_a_damaged_index_is_named_and_rebuilt(filled: Path, damage: str) -> None
         elif damage == "random" and file.name != "index_metadata.pickle":
             size = file.stat().st_size
             file.write_bytes(b"\xff\x7f\x13\x37" * (size // 4 + 1))
-    [problem] = inspect(filled) or [""]
+    [problem] = inspect_chroma(filled) or [""]
     assert "tm.entries." in problem
     assert ("ended the process" in problem) == (damage == "header")
     assert "atoms" not in problem
     done = CliRunner().invoke(app, ["doctor", "--memory", str(filled), "--rebuild", "--json"])
     assert "270 texts" in done.output
-    assert inspect(filled) == []
+    assert inspect_chroma(filled) == []
     assert (filled / "chroma.corrupt-1").is_dir()
     with opened(filled) as store:
         assert {kind: store.count(kind) for kind in store.kinds()} == {"entries": 200, "atoms": 70}
@@ -343,7 +344,7 @@ def test_an_index_that_is_damaged_or_lost_is_made_anew_from_the_rows(
     filled: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(filled)
-    named = " ".join(inspect(filled) or [])
+    named = " ".join(inspect_chroma(filled) or [])
     assert "chroma" in named or "missing in tm.entries" in named
     with opened(filled) as store:
         store.at_behind = store.catch_up
@@ -351,7 +352,7 @@ def test_an_index_that_is_damaged_or_lost_is_made_anew_from_the_rows(
         found = store.query("entries", "send order 7", k=200, part="p")
         assert {hit.id for hit in found} == {f"n{n}" for n in range(200)}
         assert found[0].item.metadata == {"n": 7, "of": ["ann"], "part": "p"}
-    assert not [problem for problem in inspect(filled) or [] if "entries" in problem]
+    assert not [problem for problem in inspect_chroma(filled) or [] if "entries" in problem]
 
 
 @pytest.mark.parametrize("cell", ["'{\"row\": '", "'[1]'", "'\"x\"'", "CAST(x'ff7b7d' AS TEXT)", "x'ff'", "3", "'NaN'"])
@@ -519,7 +520,7 @@ def test_a_rebuild_that_was_killed_is_finished_by_the_next_write(filled: Path, m
 
 def test_nothing_is_rebuilt_while_another_process_writes(writer: Child, tmp_path: Path) -> None:
     ask(writer, "one")
-    assert inspect(tmp_path) is None
+    assert inspect_chroma(tmp_path) is None
     with opened(tmp_path) as store, pytest.raises(StorageError, match="another process writes"):
         store.rebuild()
     assert ask(writer, "two") == "done"
