@@ -541,7 +541,8 @@ class Report:
             ]
         # Each agent has its own policy: two agents on one memory may differ in mode and in the tools that they may
         # call.
-        lines = [_agent_in_words(agent) for agent in agents[:most]]
+        before_the_model = inertia.get("context", {}).get("saved", 0)
+        lines = [_agent_in_words(agent, before_the_model=before_the_model) for agent in agents[:most]]
         if len(agents) > most:
             lines.append(f"and {len(agents) - most:,} agents or policies more")
         lines.append(f"Declared: {reads:,} tools that only read.")
@@ -601,8 +602,11 @@ def _thread(row: Mapping[str, Any]) -> str:
     return f"thread {row['thread']}"
 
 
-def _agent_in_words(agent: Mapping[str, Any]) -> str:
-    """Return mode, policy and result of one agent."""
+def _agent_in_words(agent: Mapping[str, Any], *, before_the_model: int) -> str:
+    """Return mode, policy and result of one agent.
+
+    `before_the_model`: model calls that look-ups before the model saved, for all agents.
+    """
     name, writes, never = "Agent without a name", "may not write", ""
     if agent["name"]:
         name = f"Agent {agent['name']!r}"
@@ -611,6 +615,9 @@ def _agent_in_words(agent: Mapping[str, Any]) -> str:
     if agent["never"]:
         never = f"; never without the model: {', '.join(agent['never'])}"
     result = f"It saved {agent['saved']:,} of {agent['turns']:,} model calls."
+    # Which agent they saved is not counted: "it saved 1 of 482" was said of an agent that saved 191 of 672.
+    if before_the_model:
+        result = f"It acted in the model's place at {agent['saved']:,} of {agent['turns']:,} model turns."
     # "It saved 0" would read as a failure of an agent in shadow mode.
     if agent["mode"] == "shadow" and not agent["saved"]:
         result = f"It watched {agent['turns']:,} model calls."

@@ -235,6 +235,20 @@ def run_through(app: Any, thread: str, desk: TaskDesk) -> list[str]:
     return early
 
 
+def test_the_report_does_not_say_that_look_ups_before_the_model_saved_nothing() -> None:
+    desk, memory = TaskDesk(), memory_that_knows()
+    middleware = tool_memory_middleware(memory, outer=[], context=CONTEXT)
+    app = create_agent(desk.model, desk.tools(), middleware=middleware, checkpointer=InMemorySaver())
+    for number in range(6):
+        ask(app, {"configurable": {"thread_id": f"{number}"}})
+    report = memory.report()
+    assert report["inertia"]["context"]["saved"] > 0
+    assert "It saved" not in str(report)
+    whys = {each["tool"]: each["why"] for each in report["inertia"]["unskipped"]}
+    assert whys["find_person"] == whys["list_tasks"]
+    assert whys["list_tasks"].startswith("its look-ups are made before the model")
+
+
 @pytest.mark.parametrize("pause", ["interrupt_before", "a node that asks a person"])
 def test_a_pause_before_a_call_withdraws_its_look_up(pause: str) -> None:
     """What the graph does between the model and its tools cannot be seen. One pause shows it."""
