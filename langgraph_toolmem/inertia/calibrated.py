@@ -34,7 +34,7 @@ from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.provenance import Provenance, usual_values
 from langgraph_toolmem.graph.sources import describe, from_input
-from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState, parallel, slot_key, windows
+from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState, parallel, slot_key, tool_of, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.cases import Cases, Media
 from langgraph_toolmem.inertia.confidence import Budget, Estimator, columns_of, record_keys
@@ -138,6 +138,8 @@ class Calibrated:
         options = [_asked(option, self.vetoes, situation) for option in self._weigh(listed, situation)]
         # If the likeliest call is refused, the second is not made: the model would more likely do the first.
         options[0] = best = _asked(options[0], self.vetoes_of_the_best, situation)
+        if best.tool == WORDS:
+            options[0] = best = replace(best, refused=_why_no_call(listed, situation.specs) or best.refused)
         if best.refused is not None:
             return Decision(None, best.refused, tuple(options), best.probability)
         hold = situation.budget.refuse(best, situation)
@@ -183,6 +185,18 @@ class Calibrated:
             )
             options.append(option)
         return sorted(options, key=_least_likely)
+
+
+def _why_no_call(listed: Sequence[Candidate], specs: Mapping[str, ToolSpec]) -> Refusal | None:
+    """Return the reason if a tool is likelier than an answer in words, and is not among the candidates."""
+    shares = listed[-1].here.shares
+    likeliest = min(sorted(shares), key=lambda item: -shares[item], default=WORDS)
+    tool = likeliest.removeprefix(PARALLEL)
+    if tool == WORDS or any(candidate.tool == tool for candidate in listed):
+        return None
+    if tool not in specs:
+        return Refusal("unknown_tool", f"{tool_of(tool)} is likely, and is not among the tools of this step")
+    return Refusal("no_value", f"{tool_of(tool)} is likely, and this run does not show the values of its arguments")
 
 
 def _least_likely(option: Option) -> float:

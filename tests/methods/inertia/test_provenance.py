@@ -353,3 +353,15 @@ def test_an_argument_that_the_model_mostly_left_out_may_be_left_out():
 def test_constants_name_tool_and_parameter(given: Any):
     with pytest.raises(ConfigurationError):
         ToolMemory.ephemeral(constants=given)
+
+
+def test_the_reason_says_that_a_value_or_the_tool_is_missing():
+    run = [user(ASKS[0]), call("list_invoices", {"account": "A-1"}, "none"), words("None.")]
+    with ToolMemory.ephemeral(reads={"list_invoices"}, tools=TOOL) as memory:
+        for number in range(12):
+            run[1] = call("list_invoices", {"account": f"A-{number}"}, "none")
+            memory.observe(history(*run), thread_id=str(number))
+        asked = history(user(ASKS[0]))
+        assert memory.inertia.explain(asked).code == "no_value"
+        assert memory.inertia.begin_turn(asked, tools={}).code == "unknown_tool"
+        assert memory.inertia.explain(history(*run[:2])).code == "answer_in_words"
