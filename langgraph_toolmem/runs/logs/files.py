@@ -179,12 +179,17 @@ def _without_envelope(record: Any) -> Any:
     for inner in record.values():
         if isinstance(inner, dict) and format_of(inner) is not None:
             known.append(inner)
-        elif isinstance(inner, list) and inner and all(dialect_of(entry) is not None for entry in inner):
+        elif isinstance(inner, list) and _are_messages(inner):
             known.append({**record, "messages": inner})
     # With two known parts, the record is ambiguous.
     if len(known) == 1:
         return known[0]
     return record
+
+
+def _are_messages(entries: list[Any]) -> bool:
+    """Return True if all entries of a list are messages of known formats, and there are some."""
+    return bool(entries) and all(dialect_of(entry) is not None for entry in entries)
 
 
 def _holds_records(entries: list[Any]) -> bool:
