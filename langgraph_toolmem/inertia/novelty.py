@@ -140,7 +140,9 @@ class Familiar(Table):
             text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
             return Refusal("unfamiliar", text)
         # The test lets one new word pass where people write as they like. Before a change that word may be "never".
-        return situation.novelty.strange(candidate) if candidate.changes else None
+        if not candidate.changes:
+            return None
+        return situation.novelty.unknown_wording(candidate)
 
 
 class Denial:
@@ -148,7 +150,9 @@ class Denial:
 
     def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         # Before a change `Familiar` compares every word.
-        return None if candidate.changes else situation.novelty.denied(candidate)
+        if candidate.changes:
+            return None
+        return situation.novelty.denying_word(candidate)
 
 
 class DecidingWords:
@@ -156,7 +160,9 @@ class DecidingWords:
 
     def refuse(self, candidate: Option, situation: Situation) -> Refusal | None:
         # Before a change `Familiar` has compared every word already.
-        return None if candidate.changes else situation.novelty.against(candidate)
+        if candidate.changes:
+            return None
+        return situation.novelty.deciding_word(candidate)
 
 
 def _at_least(familiar: Sequence[FamiliarRequest], new: float) -> int:
@@ -218,8 +224,8 @@ class Novelty:
         self._pasts[tool, asked] = wordings
         return wordings
 
-    def denied(self, best: Option) -> Refusal | None:
-        """Return the word that negates, withdraws or postpones a look-up; None if there is none.
+    def denying_word(self, best: Option) -> Refusal | None:
+        """Refuse a look-up with the word that negates, withdraws or postpones it; None if there is none.
 
         A word of past requests with the look-up is no such word.
         """
@@ -233,8 +239,8 @@ class Novelty:
                 return Refusal("unfamiliar", text)
         return None
 
-    def against(self, best: Option) -> Refusal | None:
-        """Return the word that forbids a look-up; None if there is none.
+    def deciding_word(self, best: Option) -> Refusal | None:
+        """Refuse a look-up with the word that only requests without it had; None if there is none.
 
         It is in more requests without the look-up than chance explains, given the share of the most similar requests
         without it. A word of past requests with the look-up never forbids it.
@@ -244,7 +250,7 @@ class Novelty:
         # Bonferroni: each word is a test of its own. Without it airline look-ups fell from 4.2 to 3.2 per 100 turns.
         level = LEVEL / max(1, len(wording(self._text, self._values_with(best.calls))))
         for term in self._terms_of(self._unknown(best)):
-            refused = self._against_term(best.tool, term, level)
+            refused = self._decides_against(best.tool, term, level)
             if refused is not None:
                 return refused
         return None
@@ -267,7 +273,7 @@ class Novelty:
         """Return True if a past request with this word led to a tool: one is enough."""
         return any(self._cases.led_to(case_id, tool) for case_id in self._cases.having(term))
 
-    def _against_term(self, tool: str, term: str, level: float) -> Refusal | None:
+    def _decides_against(self, tool: str, term: str, level: float) -> Refusal | None:
         """Return why a word that was in no similar request with the look-up forbids it; None if it does not."""
         if self._led_to(tool, term):
             return None
@@ -290,8 +296,8 @@ class Novelty:
         without = sum(self._cases.went_without(case_id, tool) for case_id in similar)
         return without / max(1, len(similar))
 
-    def strange(self, best: Option) -> Refusal | None:
-        """Return why a change is forbidden after this request; None if all of its wording is known."""
+    def unknown_wording(self, best: Option) -> Refusal | None:
+        """Refuse a change after a request of which any wording is unknown; None if all of it is known."""
         if not self._asks:
             return None
         tool = best.tool
