@@ -223,12 +223,7 @@ def observed(
     """Return the record after the pending requests were done, and the calls whose tools failed."""
     pending = record["pending"]
     after, broken = _with_answers(record, {answer.tool_call_id: answer for answer in answers})
-    lines: list[str] = []
-    for question in pending["questions"]:
-        lines.append(f"The user was asked: {_short(question)}")
-    for words in said:
-        lines.append(f"The user said: {indented(shortened(words, ROUND_LIMITS.result))}")
-    after = _without_failed(_noted(after, lines))
+    after = _without_failed(_noted(after, _dialogue(pending["questions"], said)))
     anything_new = False
     for retrieved in found:
         is_new = _is_new(after, retrieved)
@@ -244,6 +239,16 @@ def observed(
     elif only_searched:
         after = {**after, "idle": record["idle"] + 1}
     return ObservedRound(after, broken)
+
+
+def _dialogue(questions: Iterable[str], said: Iterable[str]) -> list[str]:
+    """Return the questions to the user, and the user's answers, in one line each."""
+    lines: list[str] = []
+    for question in questions:
+        lines.append(f"The user was asked: {_short(question)}")
+    for words in said:
+        lines.append(f"The user said: {indented(shortened(words, ROUND_LIMITS.result))}")
+    return lines
 
 
 def _with_answers(record: NaviRecord, answers: Mapping[str, ToolMessage]) -> ObservedRound:
