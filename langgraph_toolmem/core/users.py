@@ -348,12 +348,13 @@ class Forgetting:
             if mine:
                 others |= {run for run, owner in owners.items() if owner not in ("", mine)}
             known = core.episodes.names(thread_id, others)
-        own = [owner for run, owner in owners.items() if run not in others]
-        contributors = {contributor(thread_id, owner or None) for owner in (mine, *own)}
+        users: set[str | None] = {mine}
+        for run, owner in owners.items():
+            if run not in others:
+                users.add(owner or None)
         if not others:
-            # Data of the thread that was learned before its user was named.
-            contributors.add(contributor(thread_id, None))
-        gone = Forgotten(runs=known | contributors)
+            users.add(None)  # data of the thread that was learned before its user was named
+        gone = Forgotten(runs=known | {contributor(thread_id, user) for user in users})
         steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone)]
         for namespace in self._namespaces(thread_id, user_id, known):
             steps += self._rows(User(None, None, namespace), gone)
