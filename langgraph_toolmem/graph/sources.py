@@ -2,7 +2,8 @@
 
     i|TOOL|PARAM            the latest input PARAM of TOOL
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
-    l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops)
+    l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops), for a list that was
+                            read since the user's latest message: since then
     l|TOOL|PATH*|rest       all elements that the slot has not used yet, for parallel calls; at least two
     ua|WORDS|EXTENT         the text after WORDS in the user's text, up to the end by `text.extents`
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
@@ -67,7 +68,7 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
         return ABSENT
     if kind == "o":
         return seen.scalars.get(rest, ABSENT)
-    return _list_value(rest, seen.lists, state.used.get(slot, ()))
+    return _list_value(rest, seen.lists, state.used_of_list(slot, state.outputs[tool]))
 
 
 def _from_user(kind: str, rest: str, state: RunState, slot: tuple[str, str]) -> Any:
@@ -278,11 +279,11 @@ def _plain(*names: str) -> bool:
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
     sources: list[str] = []
-    used = state.used.get(slot, frozenset())
     for index in state.recent_outputs():
         tool, seen = state.steps[index].tool, state.observation(index)
         if not _plain(tool):
             continue
+        used = state.used_of_list(slot, index)
         for path, scalar in seen.scalars.items():
             if canon(scalar) == text:
                 sources.append(f"o|{tool}|{path}")

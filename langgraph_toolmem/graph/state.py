@@ -93,6 +93,8 @@ class RunState:
         self._observations: dict[int, tuple[ExecutedCall, Observation]] = {}
         self._output_texts: dict[int, tuple[ExecutedCall, str]] = {}
         self.used: dict[tuple[str, str], frozenset[str]] = {}
+        self._used_now: dict[tuple[str, str], frozenset[str]] = {}  # since the latest user message
+        self._first_now = 0  # the first call since that message
         self.called: set[tuple[str, str]] = set()
 
     def copy(self) -> RunState:
@@ -156,6 +158,8 @@ class RunState:
         self._words = f"{self._words}\n{message.text}".strip()[-self.max_asked :]
         self.thought = ""
         self.since_user = []
+        self._used_now = {}
+        self._first_now = len(self.steps)
 
     def _push_step(self, step: ExecutedCall) -> None:
         ok = step.status == "ok"
@@ -181,6 +185,7 @@ class RunState:
                 used.add(canon(value[0]))
             # Copies of a state share the sets, so a set is replaced, never changed.
             self.used[slot] = self.used.get(slot, frozenset()) | used
+            self._used_now[slot] = self._used_now.get(slot, frozenset()) | used
         # An output of a failed call is a message about the failure.
         if ok and step.output is not None:
             self.outputs[step.tool] = index
@@ -213,6 +218,13 @@ class RunState:
         if index is None:
             return None
         return self.observation(index)
+
+    def used_of_list(self, slot: tuple[str, str], index: int) -> frozenset[str]:
+        """Return the values of a slot that a loop over the output of call `index` has used."""
+        # A list that was read for this request begins anew: its first element may be that of the last request.
+        if index >= self._first_now:
+            return self._used_now.get(slot, frozenset())
+        return self.used.get(slot, frozenset())
 
     def recent_outputs(self) -> list[int]:
         """Return the calls whose outputs are searched for values: the latest one of each tool, of up to 8 tools."""

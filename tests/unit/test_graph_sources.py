@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from histories import call, history, state_of, user, words
+from histories import call, history, run_of, state_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,6 +191,40 @@ def test_each_kind_of_source(descriptor: str, parts: list[Any], value: Any):
 
     assert evaluate(descriptor, state, SLOT) == value
     assert describe(descriptor)
+
+
+AGAIN = [user("Go."), LISTED, call("read", {"id": "m1"}), words(), user("Go on.")]
+
+
+@pytest.mark.parametrize(
+    ("later", "used", "following"),
+    [
+        ([], {"m1"}, "m2"),
+        ([LISTED], set(), "m1"),
+        ([LISTED, call("read", {"id": "m1"})], {"m1"}, "m2"),
+        ([call("read", {"id": "m2"})], {"m1", "m2"}, ABSENT),
+    ],
+)
+def test_a_list_that_was_read_for_this_request_begins_anew(later: list[Any], used: set[str], following: Any):
+    state = state_of(*AGAIN, *later)
+
+    assert state.used_of_list(SLOT, state.outputs["search"]) == used
+    assert evaluate("l|search|$.hits[*].id|next", state, SLOT) == following
+
+
+def test_the_first_element_of_a_list_read_again_has_the_list_as_its_source():
+    found = discover("m1", state_of(*AGAIN, LISTED), SLOT)
+
+    assert "l|search|$.hits[*].id|next" in found
+
+
+def test_copies_of_a_state_count_their_own_uses():
+    state = state_of(*AGAIN, LISTED)
+    copied = state.copy()
+    copied.push(run_of(user("Go."), call("read", {"id": "m1"})).events[-1])
+
+    assert evaluate("l|search|$.hits[*].id|next", copied, SLOT) == "m2"
+    assert evaluate("l|search|$.hits[*].id|next", state, SLOT) == "m1"
 
 
 def test_the_output_of_a_failed_call_is_no_source():

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from histories import Learner, call, calls, history, reading, schema, state_of, user, words
 
 from langgraph_toolmem import InertiaPolicy
@@ -52,6 +53,31 @@ def test_the_call_that_followed_this_very_call_is_proposed():
         decision = learner.decide(user("Good evening"), call("set", {"room": before[0], "level": before[1]}))
         assert decision.acts, decision.reason
         assert (decision.proposal.tool, dict(decision.proposal.args)) == ("set", then)
+
+
+def accounts_read(*numbers: str) -> list[Any]:
+    listed = {"accounts": [{"number": number} for number in numbers]}
+    return history(user("What happened on my account today?"), call("list_accounts", {}, listed))
+
+
+def answered(number: str) -> list[Any]:
+    return history(call("balance", {"number": number}), words())
+
+
+@pytest.mark.parametrize("accounts", [("B-1", "B-2", "B-3"), ("B-1", "D-1", "D-2")])
+def test_a_later_request_of_a_thread_looks_at_the_first_account_of_its_own_list(accounts: tuple[str, ...]):
+    learner = Learner([reading("list_accounts"), reading("balance", "number")], FREE)
+    for i in range(40):
+        one, other = [f"A{i}-{n}" for n in range(3)], [f"C{i}-{n}" for n in range(3)]
+        requests = accounts_read(*one), answered(one[0]), accounts_read(*other), answered(other[0])
+        learner.learn(*requests, thread_id=str(i))
+    before = history(accounts_read("B-1", "B-2", "B-3"), answered("B-1"))
+
+    decision = learner.decide(before, accounts_read(*accounts))
+
+    assert (decision.options[0].tool, decision.options[0].calls) == ("balance", ({"number": "B-1"},))
+    # The model decides whether to repeat a look-up of the thread. The memory looked at the second account instead.
+    assert (decision.acts, decision.refusal.code) == (False, "repeat")
 
 
 def test_a_call_is_offered_whole_where_no_source_gives_its_values():
