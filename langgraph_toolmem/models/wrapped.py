@@ -109,7 +109,7 @@ def with_tool_memory(
     With an LLM cache the memory is not asked, because the cache would keep its calls as the model's.
 
     Args:
-        model: a chat model, before tools are bound to it.
+        model: a chat model, before tools are bound to it; also one of ``init_chat_model(configurable_fields=...)``.
         memory: the memory; models and agents may share one.
         tools: the tools that are executed, with their marks. The memory calls no other tool.
         gated: names of tools that must not run before their call went through an approval or ``interrupt_before``.
@@ -127,7 +127,8 @@ def with_tool_memory(
         ConfigurationError: an argument is invalid, such as a model with bound tools.
     """
     checked(memory, "with_tool_memory")
-    if not isinstance(model, BaseChatModel):
+    made_at_call = is_configurable(model)
+    if not (made_at_call or isinstance(model, BaseChatModel)):
         raise ConfigurationError(
             f"with_tool_memory takes a chat model, not {type(model).__name__}. Wrap the chat model first, then bind "
             "tools, retries or fallbacks to it."
@@ -158,7 +159,11 @@ def with_tool_memory(
     # Reads the schemas once; raises here, not in a run.
     memory.core.catalogue.offered(executed.values())
     at_model = AtModel(memory.core, wanted, Recorder(memory), name=name)
-    return copy_with(model, _MIXINS, ModelMemory(at_model, executed, name))
+    behind = ModelMemory(at_model, executed, name)
+    if made_at_call:
+        wrapped: Model = configurable_with(model, behind)
+        return wrapped
+    return copy_with(model, _MIXINS, behind)
 
 
 class ModelMemory:
@@ -468,6 +473,78 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
     # pydantic's metaclass makes the private attribute.
     make: Any = type(base)
     made: type[BaseChatModel] = make(base.__name__, (*before, base), members)
+    return made
+
+
+# --- models that are made at each call ---
+
+
+def is_configurable(model: Any) -> bool:
+    """Return True for a model that ``init_chat_model`` made with fields that a run's config sets."""
+    # LangChain's class is private, and langchain itself is not a requirement.
+    has_factory = callable(getattr(type(model), "_model", None))
+    return has_factory and "_queued_declarative_operations" in getattr(model, "__dict__", {})
+
+
+class _MadeAtCall:
+    """A configurable model whose chat model, made at each call, has the memory in it.
+
+    LangChain repeats ``bind_tools`` and the like on the chat model that it makes. Here the chat model is first copied
+    with the memory.
+    """
+
+    _toolmem: ModelMemory
+    _queued_declarative_operations: Sequence[tuple[str, tuple[Any, ...], dict[str, Any]]]
+
+    def _model(self, config: RunnableConfig | None = None) -> Any:
+        bare = _copy_as(type(self), self)
+        bare._queued_declarative_operations = []
+        made = copy_with(super(_MadeAtCall, bare)._model(config), _MIXINS, self._toolmem)  # type: ignore[misc]
+        for name, args, kwargs in self._queued_declarative_operations:
+            made = getattr(made, name)(*args, **kwargs)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)  # type: ignore[misc]
+        if name not in _QUEUED:
+            return found
+
+        def queue(*args: Any, **kwargs: Any) -> Any:
+            return configurable_with(found(*args, **kwargs), self._toolmem)
+
+        return queue
+
+    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        return configurable_with(super().with_config(config, **kwargs), self._toolmem)  # type: ignore[misc]
+
+
+_QUEUED: Final = ("bind_tools", "with_structured_output")
+"""The methods whose calls LangChain queues until the chat model is made."""
+
+
+def configurable_with(model: Any, memory: ModelMemory) -> Any:
+    """Return a copy of a configurable model whose chat models ask a memory first."""
+    base: Any = type(model)
+    copied = _copy_as(_configurable_subclass(base), model)
+    copied._toolmem = memory
+    return copied
+
+
+def _copy_as(kind: type[Any], model: Any) -> Any:
+    # `copy.copy` asks the empty copy for `__setstate__`, and LangChain's `__getattr__` then never ends.
+    copied = object.__new__(kind)
+    vars(copied).update(vars(model))
+    return copied
+
+
+@lru_cache(maxsize=8)
+def _configurable_subclass(base: type) -> type[Any]:
+    if issubclass(base, _MadeAtCall):
+        return base
+    # LangChain's class is abstract, so its metaclass makes the subclass.
+    make: Any = type(base)
+    members = {"__module__": base.__module__, "__qualname__": base.__qualname__}
+    made: type[Any] = make(base.__name__, (_MadeAtCall, base), members)
     return made
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from desk import EAGER, NAMES, Desk, expected, request, script, shortcuts
 from desk import build as build_graph
+from langchain.chat_models import init_chat_model
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages
@@ -199,6 +200,45 @@ def test_the_memory_steps_aside(known: ToolMemory, caplog: pytest.LogCaptureFixt
 def test_what_is_no_chat_model_is_refused(given: Any, known: ToolMemory) -> None:
     with pytest.raises(ConfigurationError, match="takes a chat model"):
         with_tool_memory(given, known)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+async def test_a_model_that_a_runs_config_chooses_asks_the_memory(way: str, known: ToolMemory) -> None:
+    desk = Desk()
+
+    def reply(body: dict[str, Any]) -> AIMessage:
+        return script(convert_to_messages(body["messages"]), [])
+
+    with OpenAIStubServer(reply=reply) as server:
+        fields = ("model", "model_provider")
+        chosen: Any = init_chat_model(configurable_fields=fields, base_url=server.url, api_key="unused")
+        wrapped = with_tool_memory(chosen, known, tools=desk.tools, shortcut=EAGER)
+        assert type(wrapped.bind_tools(desk.tools)).__name__ == type(chosen).__name__
+        bound = wrapped.bind_tools(desk.tools).with_config(tags=["of this run"])
+
+        async def answered(asks: Any, number: int) -> AIMessage:
+            settings = {"configurable": {"thread_id": f"t{number}", **OPENAI}}
+            words = [HumanMessage(request(NAMES[number]))]
+            if way == "invoke":
+                return cast("AIMessage", asks.invoke(words, settings))
+            if way == "ainvoke":
+                return cast("AIMessage", await asks.ainvoke(words, settings))
+            if way == "stream":
+                chunks = list(asks.stream(words, settings))
+            else:
+                chunks = [chunk async for chunk in asks.astream(words, settings)]
+            whole = chunks[0]
+            for chunk in chunks[1:]:
+                whole += chunk
+            return cast("AIMessage", whole)
+
+        assert shortcuts([await answered(bound, 0)])
+        assert not server.requests
+        assert not shortcuts([await answered(chosen.bind_tools(desk.tools), 1)])
+        assert [sent["model"] for sent in server.requests] == ["gpt-4.1"]
+
+
+OPENAI = {"model": "gpt-4.1", "model_provider": "openai"}
 
 
 # --- the model's input ---
