@@ -14,7 +14,7 @@ from langgraph_toolmem.graph.provenance import Provenance
 from langgraph_toolmem.graph.sources import read_input
 from langgraph_toolmem.graph.state import PARALLEL, RunState
 from langgraph_toolmem.inertia.calibrated import LEAST_SHARE, MAX_TOOLS, NEAREST, NEIGHBOURS, next_tools
-from langgraph_toolmem.inertia.context import HARD, next_lookup
+from langgraph_toolmem.inertia.context import is_forbidden, next_lookup
 from langgraph_toolmem.inertia.decision import Decision, Option, calls_text
 from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -123,7 +123,7 @@ class Fates:
         """Return the fate of a turn that is among the candidates."""
         if right.stale:
             return GUARD, f"{right.tool} stale"
-        if right.refused is not None and right.refused.code in HARD:
+        if right.refused is not None and is_forbidden(right):
             return GUARD, f"{right.tool} {right.refused.code}"
         if not all(self._may(right.tool, args) for args in right.calls):
             return GUARD, f"{right.tool} schema"

@@ -41,7 +41,7 @@ READS: Final = "calibrated, reads"
 DEFAULT: Final = InertiaPolicy()
 ALONE: Final = "estimator alone"
 """The calibrated policy without the refusals of `DOUBTS`: what its estimate is worth by itself."""
-DOUBTS: Final = ("unfamiliar", "unproven", "cases")
+DOUBTS: Final = ("unfamiliar", "denied", "unproven", "cases")
 PROMPTS: Final = {
     "workbench_gpt4": "Today is Thursday, 2023-11-30, 00:00.",
     "workbench_gold": "Today is Thursday, 2023-11-30, 00:00.",

@@ -33,6 +33,7 @@ Code: TypeAlias = Literal[
     "low_confidence",
     "unproven",
     "unfamiliar",
+    "denied",
     "cases",
     "source_withdrawn",
     "answer_in_words",

@@ -236,7 +236,7 @@ class Novelty:
         for term in self._terms_of(denying):
             if not self._led_to(best.tool, term):
                 text = f"the request may be to do without {best.tool}: {term!r} is new before it"
-                return Refusal("unfamiliar", text)
+                return Refusal("denied", text)
         return None
 
     def deciding_word(self, best: Option) -> Refusal | None:
@@ -287,7 +287,7 @@ class Novelty:
         share = self._share_without(tool)
         # The probability that all requests with the word were without the look-up, if the word is irrelevant.
         if share < most_without and share**without <= level:
-            return Refusal("unfamiliar", f"only requests that did without {tool} had {term!r} before")
+            return Refusal("denied", f"only requests that did without {tool} had {term!r} before")
         return None
 
     def _share_without(self, tool: str) -> float:

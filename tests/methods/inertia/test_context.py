@@ -20,8 +20,10 @@ from langgraph_toolmem.inertia.context import (
     ContextMade,
     ContextRecord,
     ContextShown,
+    next_lookup,
     used_steps,
 )
+from langgraph_toolmem.inertia.decision import Code, Decision, Option, Refusal
 from langgraph_toolmem.inertia.exchange import HEAD, MARK, without_made_turns
 from langgraph_toolmem.inertia.record import JudgedCall, credit_judged
 from langgraph_toolmem.runs.run import Turn
@@ -95,6 +97,18 @@ def test_a_held_out_turn_counts_in_the_fit_for_the_look_ups_that_nobody_checks(s
 )
 def test_what_stays_in_the_history(answer: AIMessage, kept: int) -> None:
     assert used_steps([["find"], ["get"]], answer) == kept
+
+
+@pytest.mark.parametrize(
+    ("code", "probability", "looks_up"),
+    [("unfamiliar", 0.69, False), ("unfamiliar", 0.7, True), ("denied", 0.99, False), ("low_confidence", 0.5, True)],
+)
+def test_an_unfamiliar_request_needs_a_likelier_look_up_and_a_negated_one_gets_none(
+    code: Code, probability: float, looks_up: bool
+) -> None:
+    option = Option("find", ({"name": "Bob"},), probability, refused=Refusal(code, ""), columns=(0.0,))
+    lookup = next_lookup(Decision(None, option.refused, (option,)), lambda tool, args: True)
+    assert lookup == (option if looks_up else None)
 
 
 def test_bad_settings_name_the_field() -> None:

@@ -128,14 +128,14 @@ def test_a_request_that_negates_or_postpones_goes_to_the_model_also_before_a_loo
     for i in range(3):
         made = call("find", {"name": f"Other{i}"}, {"order": f"O-{i}"})
         broad.learn(user(text.format(f"Other{i}")), made, words(), thread_id=f"other{i}")
-    assert "unfamiliar" not in codes_of(broad, text.format("Bob")), "the cases know better than the list"
+    assert "denied" not in codes_of(broad, text.format("Bob")), "the cases know better than the list"
 
 
 def test_a_negated_look_up_is_refused_below_the_bar_of_confidence_too():
     """A look-up before the model may have a confidence below the bar: behind it, "later" was not compared."""
     broad = desk(*FREELY, policy=FREE.with_(min_precision=0.9999))
     assert codes_of(broad, "Give the money back to Bob now") == {"low_confidence"}
-    assert codes_of(broad, "Give the money back to Bob later") == {"unfamiliar"}
+    assert codes_of(broad, "Give the money back to Bob later") == {"denied"}
 
 
 def codes_of(learner: Learner, text: str) -> set[str]:
@@ -151,7 +151,7 @@ def test_a_word_of_requests_without_the_look_up_alone_speaks_against_it():
     for i, (acts, name) in enumerate([(True, "Ann"), (False, "Dora")]):  # one of forty-one may be chance
         broad.learn(user(text.format(name)), words("Shall I?"), thread_id=f"asked{i}")
         assert first(broad, text.format("Bob")).acts is acts
-    assert first(broad, text.format("Bob")).code == "unfamiliar"
+    assert first(broad, text.format("Bob")).code == "denied"
     made = call("find", {"name": "Cem"}, {"order": "O-1"})
     broad.learn(user(text.format("Cem")), made, words(), thread_id="looked")
     assert first(broad, text.format("Bob")).acts, "it was seen with the look-up"
