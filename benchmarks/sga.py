@@ -28,6 +28,7 @@ from langgraph_toolmem.atoms.atoms import make_atom, placed_scalars
 from langgraph_toolmem.atoms.extract import Extractor, distil
 from langgraph_toolmem.atoms.retrieve import AtomHit, AtomQuestion, Resolver
 from langgraph_toolmem.atoms.slots import SLOT
+from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
@@ -93,10 +94,10 @@ class Point:
 Method = Callable[[Point], Sequence[AtomHit | str]]
 
 
-def atom_hints(memory: ToolMemory, tools: Extractor, **how: Any) -> Method:
-    """The best atoms of a memory; `how` as for `AtomSearch`."""
-    resolve = Resolver(tools)
-    return lambda point: memory.atoms.find(point.question, None, resolve=resolve, **how)
+def atom_hints(memory: ToolMemory, tools: Extractor, settings: SGASettings) -> Method:
+    """The best atoms of a memory."""
+    resolve, k, beta, plain = Resolver(tools), settings.k, settings.beta, settings.plain
+    return lambda point: memory.atoms.find(point.question, None, k=k, beta=beta, plain=plain, resolve=resolve)
 
 
 def nearest_task(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Extractor) -> Method:
@@ -135,9 +136,9 @@ def methods_of(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Ext
     memory = ToolMemory.ephemeral(methods=[Atoms()])
     memory.atoms.keep(distil(history, specs))
     return {
-        "hybrid": atom_hints(memory, tools),
-        "semantic": atom_hints(memory, tools, beta=0.0),
-        "paper": atom_hints(memory, tools, plain=True),
+        "hybrid": atom_hints(memory, tools, SGASettings()),
+        "semantic": atom_hints(memory, tools, SGASettings(beta=0.0)),
+        "paper": atom_hints(memory, tools, SGASettings(plain=True)),
         "trajectory": nearest_task(history, specs, tools),
     }
 
