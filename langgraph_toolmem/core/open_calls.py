@@ -80,7 +80,8 @@ class OpenCall:
 
     def seen_with(self, messages: Sequence[Any], call_id: str) -> ThreadHistory:
         """Return the messages up to a tool call of the answer, as the model saw them; `messages` are the state's."""
-        # A tool that ran at the same time may have replaced the messages of the state.
+        # A tool that ran at the same time may have replaced the messages of the state, as a deep agent's `task` does.
+        # The recorder then failed, and the calls of a tool that raised were lost.
         if not _has_call(messages, call_id):
             return self.history.plus(self.answer)
         return seen_up_to_now(self.history, messages)

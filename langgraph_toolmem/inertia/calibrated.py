@@ -189,6 +189,8 @@ class Calibrated:
 
 def _why_no_call(listed: Sequence[Candidate], specs: Mapping[str, ToolSpec]) -> Refusal | None:
     """Return the reason if a tool is likelier than an answer in words, and is not among the candidates."""
+    # Without this reason `explain` and traces said that the model was likely to answer in words, though the likeliest
+    # call was known and only one of its values was not in the run.
     shares = listed[-1].here.shares
     likeliest = min(sorted(shares), key=lambda item: -shares[item], default=WORDS)
     tool = likeliest.removeprefix(PARALLEL)

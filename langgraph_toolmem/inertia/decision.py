@@ -33,6 +33,7 @@ Code: TypeAlias = Literal[
     "low_confidence",
     "unproven",
     "unfamiliar",
+    # Apart from "unfamiliar": no probability makes a look-up before the model that the user's words speak against.
     "denied",
     "cases",
     "source_withdrawn",

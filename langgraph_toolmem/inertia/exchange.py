@@ -498,6 +498,8 @@ class ContextLookups:
         if not used:
             self._inertia.shown(call.messages, call.owner)
             return None
+        # One step at a time. With the whole exchange in one response a gated look-up did not interrupt, limits of tool
+        # calls did not count, `return_direct` did not end the run, and there were 5 checkpoints in place of 11.
         taken_out = used < len(exchange.steps)
         kept = KeptAnswer("", exchange.steps[:used], answer, taken_out, monotonic())
         return self._next(call, request, kept)

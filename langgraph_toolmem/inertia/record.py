@@ -55,7 +55,7 @@ class JudgedCall(PlainRecord):
     @classmethod
     def of(cls, option: Option, *, likeliest: bool) -> JudgedCall:
         """Return an option of a decision as it is kept."""
-        # After an unfamiliar request the call would not have been made: as a case, its miss is explained.
+        # After such a request the call would not have been made by the shortcut: as a case, its miss is explained.
         unfamiliar = option.refused is not None and option.refused.code in ("unfamiliar", "denied")
         return cls(
             option.tool,

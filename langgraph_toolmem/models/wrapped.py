@@ -137,7 +137,8 @@ def with_tool_memory(
     for tool in executable_tools(tools).tools:
         if isinstance(tool, BaseTool):
             executed[tool.name] = tool
-    # In an app with its tools in other modules, 1,150 model calls saved none, and nothing said why.
+    # In an app with its tools in other modules, 1,150 model calls saved none, and nothing said why. It is no error:
+    # without tools the memory still learns, and other models of it may act.
     if not executed and (shortcut or prefetch or context):
         warn_once(WITHOUT_TOOLS, name)
     around = Surroundings(
@@ -481,7 +482,8 @@ def _subclass(base: type[BaseChatModel], mixins: Mixins) -> type[BaseChatModel]:
 
 def is_configurable(model: Any) -> bool:
     """Return True for a model that ``init_chat_model`` made with fields that a run's config sets."""
-    # LangChain's class is private, and langchain itself is not a requirement.
+    # LangChain's class is private, and langchain itself is not a requirement. Without these two names a model is
+    # refused, as any other runnable is.
     has_factory = callable(getattr(type(model), "_model", None))
     return has_factory and "_queued_declarative_operations" in getattr(model, "__dict__", {})
 

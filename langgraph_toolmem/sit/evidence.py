@@ -190,7 +190,8 @@ def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
     for step in learned.turn.steps:
         # A failed call is not a target: it may have been the wrong next step.
         if step.status == "ok":
-            # A list of its own: no snapshot can be written of a list that two transitions share.
+            # A list of its own: no snapshot can be written of a list that two transitions share. After calls that were
+            # made at once behind a result, a folder memory wrote no snapshot any more, and `forget` raised.
             words_here = list(hashed)
             yield TransitionSeen(learned.run, step.key, source, step.tool, state.user_key, asked, words_here, written)
 

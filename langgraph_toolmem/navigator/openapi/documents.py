@@ -461,6 +461,7 @@ class Schemas:
 
         A property is required if the schema, or each of its alternatives, requires it.
         """
+        # With `oneOf` or `anyOf` at the top, forms of public APIs lost all their fields.
         return self._with_alternatives(self.document.followed(schema), {})
 
     def _with_alternatives(self, schema: Mapping[str, Any], read: dict[int, BodyFields]) -> BodyFields:

@@ -175,6 +175,7 @@ def _without_envelope(record: Any) -> Any:
     """
     if not isinstance(record, dict) or format_of(record) is not None:
         return record
+    # The first tau-bench has a run's messages under `traj`: 200 such runs were not read.
     known: list[Any] = []
     for inner in record.values():
         if isinstance(inner, dict) and format_of(inner) is not None:
