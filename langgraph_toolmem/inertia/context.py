@@ -142,8 +142,8 @@ def is_forbidden(option: Option) -> bool:
     """
     # Without look-ups for unfamiliar requests telecom, airline and shop saved 7.2, 4.1 and 9.9 calls per 100 turns (.9,
     # 1.3 and 2.4 in vain), with those of at least .7 they save 7.6, 4.2 and 10.7 (.7, 1.5 and 2.2). With .5 in place of
-    # .7 the desks saved 36.0 in place of 37.0 % of the calls. Means of eight and three shuffles, all in docs/figures.md:
-    # one shuffle of 475 turns differs by 1 from the next.
+    # .7 the desks saved 36.0 in place of 37.0 % of the calls. Means of eight and three shuffles (docs/figures.md): one
+    # shuffle of 475 turns differs by 1 from the next.
     least_if_unfamiliar = 0.7
     if option.refused is None:
         return False
