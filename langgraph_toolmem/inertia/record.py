@@ -55,13 +55,13 @@ class JudgedCall(PlainRecord):
     @classmethod
     def of(cls, option: Option, *, likeliest: bool) -> JudgedCall:
         """Return an option of a decision as it is kept."""
-        # After such a request the call would not have been made by the shortcut: as a case, its miss is explained.
-        unfamiliar = option.refused is not None and option.refused.code in ("unfamiliar", "denied")
+        # The shortcut would not have made the call, because of the request's words: as a case, its miss is explained.
+        refused_by_words = option.refused is not None and option.refused.code in ("unfamiliar", "denied")
         return cls(
             option.tool,
             calls_digest(option.tool, option.calls),
             list(option.records),
-            0.0 if unfamiliar else option.probability,
+            0.0 if refused_by_words else option.probability,
             option.columns,
             int(option.changes),
             option.new_words,

@@ -825,14 +825,18 @@ def inspect_folder(folder: Path, tables: Iterable[type[Table]] = ()) -> dict[str
     ``mixes_users`` is True if the values of several threads are kept, and all runs were without a user id.
     """
     graph = ToolGraph(tables)
-    found: dict[str, Any] = {
-        "snapshot": _inspect_snapshot(folder / SNAPSHOT, graph),
-        "events": _inspect_log(folder / NAME, graph),
+    # In this order: the events are applied after the snapshot, and the graph says then whether it mixes users.
+    snapshot_file = _inspect_snapshot(folder / SNAPSHOT, graph)
+    log_file = _inspect_log(folder / NAME, graph)
+    quarantined = []
+    for path in sorted(folder.glob("*.corrupt-*")):
+        quarantined.append({"file": path.name, "bytes": _size(path)})
+    return {
+        "snapshot": snapshot_file,
+        "events": log_file,
+        "mixes_users": graph.mixes_users,
+        "quarantined": quarantined,
     }
-    aside = sorted(folder.glob("*.corrupt-*"))
-    found["mixes_users"] = graph.mixes_users
-    found["quarantined"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
-    return found
 
 
 def _inspect_snapshot(path: Path, graph: ToolGraph) -> dict[str, Any] | None:
