@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class TaskDesk:
     def __init__(self) -> None:
         self.ran: list[tuple[str, str]] = []
         self.fails = 0
+        self.seconds = 0.0
         self.result = json.dumps({"task_id": "T-%s"})
         self.last: Callable[[], AIMessage] = lambda: AIMessage("All tasks are closed.")
         self.refuses = False
@@ -39,6 +41,7 @@ class TaskDesk:
         def find_person(name: str) -> str:
             """Find a person by name."""
             self.ran.append(("find_person", name))
+            time.sleep(self.seconds)
             return json.dumps({"person_id": f"P-{name}"})
 
         @tool(**options)

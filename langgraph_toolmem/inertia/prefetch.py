@@ -567,7 +567,7 @@ class Registry(SharedByCopies):
             return request
         # A running look-up is awaited: a second one would take the whole time again.
         if not task.future.done():
-            yield Wait(task.future, task.deadline - asked_at)
+            yield Wait(task.future, task.deadline - asked_at, task.loop)
         ran = task.ready
         if ran is None:
             self.waste([task])

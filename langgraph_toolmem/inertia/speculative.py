@@ -409,13 +409,18 @@ class Host(NamedTuple):
 
 
 class PrefetchTask:
-    """A call that runs before the model has asked for it, with the tool object that the host executes."""
+    """A call that runs before the model has asked for it, with the tool object that the host executes.
+
+    Attributes:
+        loop: the event loop that runs the tool; None if a thread runs it.
+    """
 
     def __init__(self, lookup: Lookup, tool: BaseTool, timeout: float) -> None:
         self.lookup, self.tool = lookup, tool
         self.started = monotonic()
         self.deadline = self.started + timeout
         self.future: Future[Ran] = Future()
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, host: Host) -> None:
         """Begin the call: in the run's loop if the tool has async code and the run is async, otherwise in a thread."""
@@ -424,6 +429,7 @@ class PrefetchTask:
         context = _context_apart(host.context, config)
         # Sessions and connections of async tools belong to the loop in which they were made.
         if host.loop is not None and is_async(self.tool):
+            self.loop = host.loop
             self.future = context.run(asyncio.run_coroutine_threadsafe, self._arun(config, written), host.loop)
         else:
 

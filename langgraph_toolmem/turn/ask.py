@@ -72,10 +72,15 @@ class Proceed(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A wait for a future, for some seconds at most; the body reads the result itself."""
+    """A wait for a future, for some seconds at most; the body reads the result itself.
+
+    Attributes:
+        loop: the event loop that does the work; None if a thread does it.
+    """
 
     future: concurrent.futures.Future[Any]
     seconds: float
+    loop: asyncio.AbstractEventLoop | None = None
 
 
 StepGenerator: TypeAlias = Generator[Any, Any, R]
@@ -88,7 +93,19 @@ register_configure_hook(_LISTENER, inheritable=False)
 
 def loop_of_run() -> asyncio.AbstractEventLoop | None:
     """Return the event loop that awaits this body; None in sync code."""
+    # A body that a loop awaits runs in a worker thread. In the loop's own thread, sync code was called by async code:
+    # work for the loop would begin only after that code.
+    if _loop_of_thread() is not None:
+        return None
     return _LOOP.get()
+
+
+def _loop_of_thread() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 # --- a body under way ---
@@ -353,10 +370,12 @@ def _proceeding(request: Proceed) -> Iterator[None]:
 
 
 def _waited(wanted: Wait) -> None:
-    """Wait, unless that would block an event loop: a sync hook in an async run."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    """Wait, unless the event loop of this thread does the work: it would wait for itself.
+
+    Work of a thread is awaited also where sync code runs in an event loop (``agent.invoke`` in a notebook or an async
+    handler): its model and tools block the loop as well. Without the wait, each look-up was executed twice.
+    """
+    if wanted.loop is None or wanted.loop is not _loop_of_thread():
         concurrent.futures.wait([wanted.future], max(wanted.seconds, 0.0))
 
 

@@ -193,6 +193,25 @@ def test_equals_the_plain_run(outer: Any, do: Any, saved: int) -> None:
     assert alone - asked == saved
 
 
+def test_a_sync_call_in_async_code_waits_for_its_look_ups() -> None:
+    """As in a notebook or an async handler: without the wait, each look-up was executed twice and saved nothing."""
+
+    def in_async_code(agent: Any, config: Any) -> None:
+        async def handle() -> None:
+            ask(agent, config)
+
+        asyncio.run(handle())
+
+    def slow(desk: TaskDesk) -> None:
+        desk.seconds = 0.05
+
+    compared = Compared(prepare=slow)
+    plain, with_context = compared.run(in_async_code)
+    assert with_context == plain
+    alone, asked = compared.asked
+    assert alone - asked == 2
+
+
 def test_stops_before_each_tool() -> None:
     compared = Compared(interrupt_before=["tools"])
     plain, with_context = compared.run(steps_before_tools)

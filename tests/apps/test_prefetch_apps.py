@@ -8,6 +8,7 @@ import logging
 import operator
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
@@ -45,6 +46,7 @@ from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import host
+from langgraph_toolmem.turn.ask import StepGenerator, Wait, drive, loop_of_run
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
@@ -250,13 +252,29 @@ async def test_a_look_up_that_fails_or_hangs_ahead_is_made_again(memory: ToolMem
     assert (told(memory)["started"], told(memory)["served"]) == (again, 0)
 
 
+async def test_a_sync_hook_never_waits_for_the_event_loop_that_it_runs_in() -> None:
+    async def look_up() -> None:
+        """Work for this loop, which goes on after the hook."""
+
+    def hook() -> StepGenerator[float]:
+        began = time.monotonic()
+        yield Wait(work, 5, loop)
+        return time.monotonic() - began
+
+    loop = asyncio.get_running_loop()
+    work = asyncio.run_coroutine_threadsafe(look_up(), loop)
+    assert drive(hook) < 1
+    await asyncio.wrap_future(work)
+
+
 async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_it(memory: ToolMemory) -> None:
-    began, cancelled, loops = asyncio.Event(), asyncio.Event(), set()
+    began, cancelled, loops, inner = asyncio.Event(), asyncio.Event(), set(), set()
 
     @reading()
     async def find_customer(name: str) -> str:
         """Find a customer by name."""
         loops.add(asyncio.get_running_loop())
+        inner.add(loop_of_run())
         began.set()
         try:
             await asyncio.sleep(30)
@@ -277,6 +295,7 @@ async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_
     await agent_of(memory, tools=[find_customer], model=words).run(1)
     await asyncio.wait_for(cancelled.wait(), 5)  # the model has answered in words
     assert loops == {asyncio.get_running_loop()}
+    assert inner == {None}  # an agent that the tool calls without `await` must not wait for this loop
     wait = True
     began.clear()
     cancelled.clear()
