@@ -286,7 +286,14 @@ class AllowedCalls:
 def was_executed(messages: Sequence[Any], tools: Container[str]) -> bool:
     """Return True if the latest message is a result of one of the tools: the call has been executed."""
     # Other results may be the graph's own words: an agent that hands over answers its call without a tool node.
-    return bool(messages) and isinstance(messages[-1], ToolMessage) and messages[-1].name in tools
+    if not messages or not isinstance(messages[-1], ToolMessage):
+        return False
+    result, answered_at = messages[-1], last_answer(messages)
+    # Code that executes tools by itself, as the functional API's tasks do, often leaves out the name.
+    if result.name is None and answered_at is not None:
+        asked = {call["id"]: call["name"] for call in messages[answered_at].tool_calls}
+        return asked.get(result.tool_call_id) in tools
+    return result.name in tools
 
 
 def _was_made(messages: Sequence[Any], lookup: Lookup) -> bool:

@@ -142,7 +142,7 @@ class AgentTools:
             note_once(f"Prefetched {moment} the model is asked: %s.", named(qualifying.tools))
             self._logger.debug("%s", qualifying.others)
         elif qualifying.others:
-            warn_once(f"{option} has nothing to do. %s", qualifying.others)
+            warn_once(f"{option} has nothing to do where only these tools are offered. %s", qualifying.others)
         return qualifying.tools
 
 

@@ -25,6 +25,7 @@ from langchain.agents.middleware import (
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
@@ -38,6 +39,7 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.models import with_tool_memory
 from langgraph_toolmem.nodes import Recorder
 from langgraph_toolmem.testing import ScriptedChatModel, call_tool
+from langgraph_toolmem.turn import host
 
 
 class Done(BaseModel):
@@ -557,3 +559,29 @@ def test_wrapped_model(how: str) -> None:
         asked = len(desk.model.calls) - before
         assert asked == (2 if context else 4)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("option", ["context", "prefetch"])
+def test_tools_without_a_recorder_are_warned_of_also_where_results_have_no_name(
+    option: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The functional API executes tools in tasks of its own, which often leave out the name of a result."""
+    monkeypatch.setattr(host, "warned", set())
+    desk, memory = TaskDesk(), memory_that_knows()
+    tools = {made.name: made for made in desk.tools()}
+    options: Any = {"shortcut": SHADOW, option: True}
+    model = with_tool_memory(desk.model, memory, tools=tools.values(), **options).bind_tools(list(tools.values()))
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def agent(messages: list[BaseMessage]) -> str:
+        while True:
+            answer = model.invoke(messages)
+            if not answer.tool_calls:
+                return str(answer.text)
+            messages = [*messages, answer]
+            for call in answer.tool_calls:
+                messages.append(ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"]))
+
+    asked: Any = convert_to_messages(REQUEST["messages"])
+    assert agent.invoke(asked, {"configurable": {"thread_id": "new"}}) == "All tasks are closed."
+    assert "wrap_tool_call=recorder.wrap_tool_call" in caplog.text
