@@ -67,8 +67,8 @@ CALLER_UNKNOWN: Final = (
     "graph, or pass the node's config: model.invoke(messages, config). (Async nodes before Python 3.11 must pass it.)"
 )
 WITHOUT_TOOLS: Final = (
-    "%s was given no tools: it learns, and calls none in the model's place. Pass the tools that are executed: "
-    "with_tool_memory(model, memory, tools=[...])."
+    "%s was given no tools that can be executed (LangChain tools or functions): it learns, and calls none in the "
+    "model's place. Pass the tools that are executed: with_tool_memory(model, memory, tools=[...])."
 )
 _FORCED: Final = "forced"
 """Represents a provider's own setting that forces a tool call."""
@@ -157,8 +157,9 @@ def with_tool_memory(
         steps=steps,
     )
     wanted = steps_for(memory, around, options)
-    # Reads the schemas once; raises here, not in a run.
-    memory.core.catalogue.offered(executed.values())
+    # Reads the schemas once; raises here, not in a run. Graphs that bind a few of their tools at a time would have the
+    # others reported as unknown, and their marks would count from their first binding only.
+    memory.core.catalogue.adopt(memory.core.catalogue.offered(executed.values()))
     at_model = AtModel(memory.core, wanted, Recorder(memory), name=name)
     behind = ModelMemory(at_model, executed, name)
     if made_at_call:

@@ -131,6 +131,19 @@ def test_without_the_tools_a_warning_says_that_no_call_is_saved(caplog: pytest.L
     assert warning.startswith("Desk was given no tools")
 
 
+def test_the_given_tools_are_known_before_they_are_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """A graph with a few of its tools at each step (assistants of their own, tools found by a search)."""
+    caplog.set_level("INFO", "langgraph_toolmem")
+    desk = Desk()
+    memory = ToolMemory.ephemeral(reads={"find_customer", "latest_order", "add_*"})
+    model = with_tool_memory(ScriptedChatModel(script=script), memory, tools=desk.tools)
+    first, *_ = desk.tools
+    model.bind_tools([first]).invoke(request("Ann"), {"configurable": {"thread_id": "1"}})
+    memory.close()
+    assert set(memory.core.catalogue.known) == {tool.name for tool in desk.tools}
+    assert "no tool seen so far has that name" not in caplog.text
+
+
 def test_an_answer_is_learned_once_the_thread_or_the_memory_goes_on() -> None:
     desk, model = Desk(), ScriptedChatModel(script=script)
     with ToolMemory.ephemeral(tools=desk.tools) as memory:
