@@ -163,7 +163,24 @@ class _Bundle:
             self.files[waiting.stem] = copy.whole(waiting.content)
         if self.files:
             root[_FILES] = self.files
+        self._put_sections_in_place(root, name)
         return Document(root, self.reasons)
+
+    def _put_sections_in_place(self, root: dict[str, Any], name: str) -> None:
+        """Replace references to whole sections (``paths: {$ref: paths.yaml}``) with their content.
+
+        The specification has no references there, but writers of large documents split them so, and bundlers follow
+        them.
+        """
+        for section, value in root.items():
+            root[section] = _content(value, root)
+        components = root.get("components")
+        if isinstance(components, Mapping):
+            root["components"] = {table: _content(value, root) for table, value in components.items()}
+        reference = mapping_of(root["paths"]).get("$ref")
+        if isinstance(reference, str):
+            reason = self.reasons.get(reference, f"$ref {reference} leads to nothing")
+            raise ConfigurationError(f"{name} has its `paths` elsewhere, and they cannot be read: {reason}.")
 
     def reference(self, text: str, file: Path | None, place: str) -> str:
         """Return a reference as it reads inside the bundle; unchanged, with a reason, if it leads nowhere."""
@@ -265,12 +282,13 @@ class _Copy:
         copied: dict[str, Any] = {}
         for name, part in value.items():
             key = _key(name)
+            # Also among names, where a text is no entry: a whole table may be in another file.
+            if key == "$ref" and isinstance(part, str) and not data:
+                copied[key] = self.bundle.reference(part, self.file, self.place)
+                continue
             # A property may be called `default` or `paths`: below names, OpenAPI's keywords have no meaning.
             if names:
                 inner = self._copied(part, names=False, data=data, level=level)
-            elif key == "$ref" and isinstance(part, str) and not data:
-                copied[key] = self.bundle.reference(part, self.file, self.place)
-                continue
             else:
                 is_data = data or key in _DATA or key.startswith("x-")
                 inner = self._copied(part, names=key in _TABLES_OF_NAMES, data=is_data, level=level)
@@ -286,6 +304,19 @@ class _Copy:
             members.append(member.value)
             nodes += member.nodes
         return _CopiedPart(members, nodes)
+
+
+def _content(value: Any, root: Mapping[str, Any]) -> Any:
+    """Return the target of a reference in the bundle, with the keys next to it; any other value as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    named = followed(value, root)
+    reference = named.get("$ref")
+    if isinstance(reference, str) and len(named) == 1:  # `servers` and `tags` are lists
+        target = lookup(root, reference)
+        if isinstance(target, list):
+            return target
+    return named
 
 
 def _key(name: Any) -> str:

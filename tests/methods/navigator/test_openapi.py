@@ -272,6 +272,59 @@ def test_a_document_of_several_files_is_read_once_each(tmp_path: Path, monkeypat
     assert add.returns["properties"]["leaf"] == {"type": "string"}
 
 
+def test_whole_sections_may_be_in_files_of_their_own(tmp_path: Path):
+    """As large documents are written by hand: the main file has references only."""
+    main = written(
+        tmp_path,
+        {
+            "api.json": {
+                "servers": {"$ref": "servers.yaml"},
+                "paths": {"$ref": "paths/all.yaml"},
+                "components": {
+                    "schemas": {"$ref": "schemas.yaml"},
+                    "securitySchemes": {"$ref": "#/x-schemes"},
+                },
+                "x-schemes": {"cookie": {"type": "apiKey", "in": "cookie", "name": "auth"}},
+                "security": [{"cookie": []}],
+            },
+            "servers.yaml": [{"url": "https://api.example/v1"}],
+            "paths/all.yaml": {"/trees/{id}": {"$ref": "trees.yaml#/paths/~1trees~1{id}"}},
+            "paths/trees.yaml": {
+                "paths": {
+                    "/trees/{id}": {
+                        "parameters": [{"$ref": "../parameters.yaml#/id"}],
+                        "put": {
+                            "operationId": "plant",
+                            "requestBody": {
+                                "required": True,
+                                "content": {"application/json": {"schema": {"$ref": "../schemas.yaml#/Tree"}}},
+                            },
+                        },
+                    }
+                }
+            },
+            "parameters.yaml": {"id": {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}},
+            "schemas.yaml": {
+                "Named": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+                "Tree": {
+                    "allOf": [{"$ref": "#/Named"}, {"type": "object", "properties": {"age": {"type": "integer"}}}]
+                },
+            },
+        },
+    )
+    (plant,) = read_operations(main)
+    assert set(plant.spec.properties) == {"id", "name", "age"}
+    assert set(plant.spec.required) == {"id", "name"}
+    assert plant.server == "https://api.example/v1"
+    assert [key.label for key in plant.keys] == ["auth"]
+
+
+def test_paths_in_a_file_that_is_missing_are_named(tmp_path: Path):
+    main = written(tmp_path, {"api.json": {"paths": {"$ref": "paths.yaml"}}})
+    with pytest.raises(ConfigurationError, match=r"its `paths` elsewhere.*paths\.yaml cannot be read"):
+        read_openapi(main)
+
+
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
