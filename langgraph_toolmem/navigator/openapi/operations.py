@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -190,7 +191,11 @@ class _OperationReader:
     def _name(self, method: str, path: str, operation: Mapping[str, Any], taken: set[str]) -> None:
         identifier = operation.get("operationId")
         if isinstance(identifier, str) and identifier.strip():
-            name = free_name(legal_name(identifier), taken)
+            legal = legal_name(identifier)
+            # Of a name in another script only a digest is left: the method and the path say more.
+            if not re.search("[A-Za-z]", _without_accents(identifier)):
+                legal = legal_name(f"{method}{path}")
+            name = free_name(legal, taken)
             self.by_id[identifier] = name
             # Descriptions name operations in different ways: "as returned by list-orders", "GET /orders".
             self.by_words[canonical(identifier)] = name
@@ -236,7 +241,7 @@ class _OperationReader:
         required: list[str] = []
         names = names_of([Labelled(given.place.side, given.place.label) for given in request.inputs])
         for name, given in zip(names, request.inputs, strict=True):
-            properties[name], places[name] = given.schema, given.place
+            properties[name], places[name] = _with_label(given.schema, given.place.label), given.place
             if given.needed:
                 required.append(name)
         spec = ToolSpec(
@@ -378,8 +383,11 @@ def _schema_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    """Return summary and description of an operation, each once."""
+    """Return summary and description of an operation, each once; first its identifier, if its name cannot have it."""
     texts: dict[str, None] = {}
+    identifier = operation.get("operationId")
+    if isinstance(identifier, str) and _has_other_letters(_without_accents(identifier)):
+        texts[f"{identifier.strip()}."] = None
     for key in ("summary", "description"):
         text = operation.get(key) or item.get(key)
         if isinstance(text, str) and text.strip():
@@ -861,9 +869,34 @@ class Labelled(NamedTuple):
 
 
 def legal_name(text: str) -> str:
-    """Return a name that every provider accepts; a long one ends in a digest of the whole."""
-    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", text.strip())
-    return _short(safe.strip("_") or "_")
+    """Return a name that every provider accepts.
+
+    A long name, and a name in a script that providers do not accept, ends in a digest of the whole.
+    """
+    without_accents = _without_accents(text)
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", without_accents.strip()).strip("_")
+    # Names in Greek or Japanese would all be "_", and a number in place of the digest would depend on their order.
+    if _has_other_letters(without_accents):
+        return _short(f"{safe or 'name'}_{_digest(text)}")
+    return _short(safe or "_")
+
+
+def _without_accents(text: str) -> str:
+    """Return a text with the letters that accents and wide forms stand for: "días" -> "dias", "ＩＤ" -> "ID"."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in decomposed if not unicodedata.combining(sign))
+
+
+def _has_other_letters(text: str) -> bool:
+    """Return True if a text has letters or digits that names cannot contain."""
+    return any(sign.isalnum() and not sign.isascii() for sign in text)
+
+
+def _with_label(schema: dict[str, Any], label: str) -> dict[str, Any]:
+    """Return a parameter's schema that tells the model the label, if the name cannot: it is in another script."""
+    if not _has_other_letters(_without_accents(label)):
+        return schema
+    return {**schema, "description": f"{label}: {schema.get('description') or ''}".rstrip(": ")}
 
 
 def _short(name: str) -> str:

@@ -678,6 +678,33 @@ def test_bounds_that_swagger_writes_next_to_a_name():
     assert spec.properties["code"] == {"type": "string", **bounds}
 
 
+def test_names_in_other_scripts_are_legal_stable_and_explained():
+    def query(name: str) -> dict[str, Any]:
+        return {"name": name, "in": "query", "schema": {"type": "string"}}
+
+    def paths_of(*names: str) -> dict[str, Any]:
+        parameters = [query(name) for name in names]
+        return {"/πελάτες": {"get": {"operationId": "λίστα", "parameters": parameters}}, "/orders": {"get": second}}
+
+    second: dict[str, Any] = {"operationId": "顧客を取得", "summary": "注文"}
+    listed, ordered = read_openapi({"paths": paths_of("σελίδα", "件数", "días", "ＩＤ", "X-Γλώσσα")})
+    page, number, days, identifier, language = listed.properties
+    legal = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+    for name in (listed.name, ordered.name, *listed.properties):
+        assert legal.fullmatch(name)
+    assert (days, identifier) == ("dias", "ID")
+    assert listed.properties[page] == {"type": "string", "description": "σελίδα"}
+    assert listed.properties[number]["description"] == "件数"
+    assert listed.properties[days] == {"type": "string"}
+    assert language.startswith("X-")
+    assert listed.description == "λίστα."
+    assert (ordered.name, ordered.description) == ("get_orders", "顧客を取得. 注文")
+    # The names of the others do not depend on the order.
+    (again, _) = read_openapi({"paths": paths_of("件数", "σελίδα")})
+    assert set(again.properties) == {page, number}
+    assert again.name == listed.name
+
+
 def test_two_documents_with_one_name_get_their_titles_in_front():
     other = copy.deepcopy(SHOP)
     other["info"]["title"] = "Old shop"
