@@ -6,7 +6,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -17,13 +17,16 @@ from langchain_core.tools import tool
 from langchain_core.tracers.langchain import LangChainTracer
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from langsmith import Client
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from typing_extensions import TypedDict
 
 from langgraph_toolmem import InputError, LogError, MissingExtraError
 from langgraph_toolmem.runs.logs import load_runs
@@ -387,6 +390,32 @@ def test_a_checkpointer_is_read_thread_by_thread_at_its_latest():
     runs = load_runs(saver).runs
     assert [run.thread_id for run in runs] == ["t2", "t1"]
     assert [len(run.messages) for run in runs] == [6, 8]
+
+
+class Chat(TypedDict):
+    chat: Annotated[list[Any], add_messages]
+    notes: list[str]
+
+
+@pytest.mark.parametrize("kept", ["list", "dict", "other key"])
+def test_a_checkpointers_conversation_may_have_another_name(kept):
+    """The functional API keeps what an entrypoint saves, and a graph has its own keys."""
+    saver = InMemorySaver()
+    said = [HumanMessage("Hello!"), AIMessage("Hello, Ada.")]
+
+    @entrypoint(checkpointer=saver)
+    def agent(given: str, previous: Any = None) -> Any:
+        return entrypoint.final(value=given, save=said if kept == "list" else {"conversation": said, "notes": ["a"]})
+
+    if kept == "other key":
+        builder = StateGraph(Chat)
+        builder.add_node("answer", lambda state: {"chat": said, "notes": ["a"]})
+        builder.add_edge(START, "answer")
+        builder.compile(checkpointer=saver).invoke({"chat": []}, config())
+    else:
+        agent.invoke("Hello!", config())
+    (run,) = load_runs(saver).runs
+    assert [message["data"]["content"] for message in run.messages] == ["Hello!", "Hello, Ada."]
 
 
 def test_a_database_without_checkpoints_and_a_missing_package_say_so(tmp_path, monkeypatch):

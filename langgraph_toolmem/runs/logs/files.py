@@ -13,11 +13,11 @@ import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from langgraph_toolmem.base.errors import InputError, LogError, MissingExtraError
 from langgraph_toolmem.runs.logs.dialects import DIALECTS, dialect_of
@@ -43,6 +43,7 @@ from langgraph_toolmem.runs.logs.transcript import (
 )
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 _SPACE: Final = re.compile(r"\s*")
@@ -269,7 +270,7 @@ def without_password(source: object) -> str:
 
 def read_threads(source: str | BaseCheckpointSaver[Any]) -> Iterator[Fields]:
     """Yield the conversations of a checkpointer, each from its latest checkpoint, the one changed last at the end."""
-    from langchain_core.messages import BaseMessage, messages_to_dict
+    from langchain_core.messages import messages_to_dict
 
     if isinstance(source, str):
         saved = _saved_at(source)
@@ -277,16 +278,42 @@ def read_threads(source: str | BaseCheckpointSaver[Any]) -> Iterator[Fields]:
         saved = _latest(source)
     saved.sort(key=_time_of)
     for latest in saved:
-        messages = latest.checkpoint["channel_values"].get("messages")
+        messages = _conversation(latest.checkpoint["channel_values"])
         # A graph without messages may use the same database.
-        if not isinstance(messages, list) or not messages:
-            continue
-        if all(isinstance(message, BaseMessage) for message in messages):
+        if messages is not None:
             yield {
                 "thread_id": latest.config["configurable"]["thread_id"],
                 "user_id": latest.metadata.get("user_id"),
                 "messages": messages_to_dict(messages),
             }
+
+
+def _conversation(channels: Mapping[str, Any]) -> list[BaseMessage] | None:
+    """Return the messages of a thread: `messages`, otherwise the only list of messages; None if there is none."""
+    kept = dict(channels)
+    # The functional API keeps the value that an entrypoint saves: the messages, or a dict with them.
+    previous = kept.pop("__previous__", None)
+    if isinstance(previous, Mapping):
+        kept |= previous
+    else:
+        kept["__previous__"] = previous
+    lists: dict[str, list[BaseMessage]] = {}
+    for name, value in kept.items():
+        # Input and output of the last invocation are not the thread.
+        if name not in ("__start__", "__end__") and _is_list_of_messages(value):
+            lists[name] = value
+    if "messages" in lists:
+        return lists["messages"]
+    # Of several lists, none is known to be the conversation with the user.
+    if len(lists) == 1:
+        return next(iter(lists.values()))
+    return None
+
+
+def _is_list_of_messages(value: Any) -> TypeGuard[list[BaseMessage]]:
+    from langchain_core.messages import BaseMessage
+
+    return isinstance(value, list) and bool(value) and all(isinstance(message, BaseMessage) for message in value)
 
 
 def _time_of(saved: CheckpointTuple) -> str:
