@@ -37,6 +37,8 @@ def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
         f"Read: {count(report.runs, 'run')}, {count(report.calls, 'tool call')}, "
         f"{count(report.words, 'answer')} in words."
     )
+    if report.by_memory:
+        parts.append(f"Left out: {count(report.by_memory, 'call')} that a memory made in the model's place.")
     if report.stuck:
         parts.append(
             f"Left out: {count(report.stuck, 'turn')} of agents in a loop (in that run the same calls had given the "

@@ -314,6 +314,7 @@ class ReplayReport:
         runs, turns, calls, words: numbers of replayed runs, model turns, tool calls, and turns of text.
         stuck: turns in which the model made calls with results that the run had `STUCK` - 1 times before: an agent in a
             loop. They count neither as right nor as wrong.
+        by_memory: calls that a memory made in these runs in the model's place; they count in no other number.
         right: model turns that would have been skipped with exactly the call the model made.
         wrong: model turns that would have been skipped with another call.
         by_tool: the same per tool.
@@ -329,6 +330,7 @@ class ReplayReport:
     calls: int = 0
     words: int = 0
     stuck: int = 0
+    by_memory: int = 0
     right: int = 0
     wrong: int = 0
     by_tool: dict[str, ToolTally] = field(default_factory=dict)
@@ -477,6 +479,8 @@ class _Replay:
         for event in run.events:
             if isinstance(event, Turn):
                 names += [step.tool for step in event.steps]
+                if event.chosen_by != "model":
+                    self._report.by_memory += len(event.steps)
         self._meter.add(names)
         for length in (2, 3, 4):
             for start in range(len(names) - length + 1):

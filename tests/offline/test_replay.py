@@ -12,9 +12,11 @@ import pytest
 from histories import FAILED, call, calls, history, reading, schema, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.cli.tables import replay_in_words
 from langgraph_toolmem.inertia.confidence import FIRST
 from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.offline.replay import InertiaMeter, InertiaTest, is_right, replay
@@ -55,6 +57,21 @@ def test_a_tiny_log_by_hand():
     assert (report.right, report.wrong, report.yield_per_100, report.wrong_per_100) == (0, 0, 0, 0)
     assert {name: tally.calls for name, tally in report.by_tool.items()} == {"a": 2, "b": 2}
     assert report.chains == [(("a", "b"), 2)]
+
+
+def test_calls_that_a_memory_made_are_counted_apart():
+    """A log of an agent with the memory: without a word on them, a third of its calls was missing."""
+    look_up = AIMessage(
+        "",
+        tool_calls=[{"name": "find", "args": {"name": "Ann"}, "id": "c1"}],
+        additional_kwargs={"toolmem": {"by": "shortcut"}},
+    )
+    found = ToolMessage("id-Ann", tool_call_id="c1")
+    own = [HumanMessage("Open the file of Ann"), look_up, found, AIMessage("Here it is.")]
+    report = replay([Logged(visit("Bob"), "1"), Logged(own, "2")], tools=TOOLS)
+    assert (report.turns, report.calls, report.by_memory) == (4, 2, 1)
+    assert "Left out: 1 call that a memory made in the model's place." in replay_in_words(report)
+    assert report.to_dict()["by_memory"] == 1
 
 
 def test_an_agent_in_a_loop_saves_nothing():
