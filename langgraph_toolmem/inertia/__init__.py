@@ -12,6 +12,7 @@ budget of misses, and for a familiar request.
                     without a record; AutoTool's own is `papers.autotool`
 ``confidence``      the estimator's probability of each candidate, and the budget of calls that may be wrong
 ``novelty``         requests unlike those of the record
+``selection``       words of the request that select another value than the likeliest
 ``cases``           values in past outputs that speak against a call
 ``corrections``     calls that the model corrected, sources that were wrong
 ``policy``          when to act, and what no record excuses: repeats, changes not named …

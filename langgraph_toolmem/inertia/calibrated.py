@@ -43,6 +43,7 @@ from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refus
 from langgraph_toolmem.inertia.novelty import DecidingWords, Denial, Familiar, Novelty
 from langgraph_toolmem.inertia.policy import Guards, InertiaPolicy, may_be_stale, may_write
 from langgraph_toolmem.inertia.record import InertiaEvidence
+from langgraph_toolmem.inertia.selection import InsertedWord, OtherRow, Selection
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, canon_args, fit
@@ -88,6 +89,11 @@ class Situation:
         """The wording of the request, next to that of past requests."""
         return Novelty(self.state, self.neighbours, self.graph.cases)
 
+    @cached_property
+    def selection(self) -> Selection:
+        """The words of the request that select one of several values."""
+        return Selection(self.graph, self.state)
+
 
 class Veto(Protocol):
     """A rule that may leave a call to the model. A rule that learns is a `Table` as well."""
@@ -122,6 +128,8 @@ class Calibrated:
             Guards(),
             Media(cases),
             Denial(),
+            OtherRow(),
+            InsertedWord(),
             self._familiar,
             Proven(),
             Bar(),
