@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -627,10 +628,32 @@ def _carried_text(value: Any, old: str, new: str) -> Carried:
     text = str(value)
     for before, after in replacements(old, new):
         for form, replacement in _forms(before, after):
-            # One or two letters may be part of other words.
-            if form == text or (len(form) > 2 and form in text):
-                return Carried(_like(value, text.replace(form, replacement, 1)), True)
+            place = _place_in(text, form, is_as_written=form == before)
+            if place is not None:
+                carried = text[:place] + replacement + text[place + len(form) :]
+                return Carried(_like(value, carried), True)
     return Carried(value, False)
+
+
+def _place_in(text: str, form: str, *, is_as_written: bool) -> int | None:
+    """Return where a part of the old request stands in a value, or None.
+
+    One or two letters may be part of other words. They count as the whole value, as two signs of East Asian scripts,
+    which are a name (東京), and as a word that the request writes with a capital (Li).
+    """
+    is_long = len(form) > 2 or (len(form) == 2 and all(_is_east_asian(sign) for sign in form))
+    if is_long or form == text:
+        place = text.find(form)
+        return None if place < 0 else place
+    if is_as_written and len(form) == 2 and form[0].isupper():
+        word = re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text)
+        return None if word is None else word.start()
+    return None
+
+
+def _is_east_asian(sign: str) -> bool:
+    kana_and_ideographs, hangul = "\u3040" <= sign <= "\u9fff", "\uac00" <= sign <= "\ud7a3"
+    return kana_and_ideographs or hangul
 
 
 def _like(original: Any, text: str) -> Any:

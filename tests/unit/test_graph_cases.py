@@ -149,10 +149,18 @@ def test_a_forgotten_user_leaves_nothing():
         (["Ann", "x"], "Mail Ann now", "Mail Bo now", ["Bo", "x"]),
         ({"to": "Ann"}, "Mail Ann now", "Mail Bo now", {"to": "Bo"}),
         (5, "Show 5 mails", "Show many mails", "many"),
+        # Short names within a value: "mayor of 東京" was asked for again where Paris was meant.
+        ("mayor of 東京", "Who is the mayor of 東京?", "Who is the mayor of Paris?", "mayor of Paris"),
+        ("서울 weather", "Weather in 서울?", "Weather in Αθήνα?", "Αθήνα weather"),
+        ("mail of Li", "Find the mail of Li", "Find the mail of Ann", "mail of Ann"),
     ],
 )
 def test_values_are_carried_over(value: Any, old: str, new: str, carried: Any):
     assert carry_over(value, old, new) == (carried, True)
+
+
+def test_short_words_within_other_words_stay():
+    assert carry_over("Lisa, to go", "Find Li, to go", "Find Ann, of go") == ("Lisa, to go", False)
 
 
 @pytest.mark.parametrize("value", ["Cy", 5, True, None, ABSENT, [], {}])
