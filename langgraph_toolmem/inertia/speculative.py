@@ -57,6 +57,11 @@ REVIEWED: Final = "reviewed"
 """A person was asked about a call, refused it or edited it, or the call was stopped."""
 
 
+REPLACED_TOOL: Final = (
+    "A result of %s was prefetched and not served: the tool that the graph executes is not the one that the memory was "
+    "given, although it has the same name. Give the model, the memory and the ToolNode the same tools, made once."
+)
+
 # --- the tools of an agent ---
 
 
@@ -274,13 +279,19 @@ def is_sync(tool: BaseTool) -> bool:
 
 
 def is_same(one: BaseTool, other: BaseTool | None) -> bool:
-    """Return True unless another tool replaced it; each ``ToolNode`` makes its own tool of a function."""
+    """Return True unless another tool replaced it; each ``ToolNode`` makes its own tool of a function.
+
+    A replaced tool is logged once, because no result is served and each look-up is executed twice.
+    """
     # Compared by the functions, since a node made from the same function has a tool object of its own.
     if one is other:
         return True
     body = (getattr(one, "func", None), getattr(one, "coroutine", None))
     other_body = (getattr(other, "func", None), getattr(other, "coroutine", None))
-    return body == other_body != (None, None)
+    if body == other_body != (None, None):
+        return True
+    warn_once(REPLACED_TOOL, one.name)
+    return False
 
 
 def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:

@@ -561,6 +561,27 @@ def test_wrapped_model(how: str) -> None:
     assert found[0] == found[1]
 
 
+def test_tools_that_are_made_twice_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A function that makes the tools is called for the model and again for the ToolNode."""
+    monkeypatch.setattr(host, "warned", set())
+    desk, memory = TaskDesk(), memory_that_knows()
+    made, made_again = desk.tools(), desk.tools()
+    agent = with_tool_memory(desk.model, memory, tools=made, shortcut=SHADOW, context=CONTEXT).bind_tools(made)
+    recorder = Recorder(memory)
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", lambda state: {"messages": [agent.invoke(state["messages"])]})
+    builder.add_node("tools", ToolNode(made_again, wrap_tool_call=recorder.wrap_tool_call))
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for thread in ("first", "second"):
+        graph.invoke(REQUEST, {"configurable": {"thread_id": thread}})
+    assert "A result of find_person was prefetched and not served" in caplog.text
+
+
 @pytest.mark.parametrize("option", ["context", "prefetch"])
 def test_tools_without_a_recorder_are_warned_of_also_where_results_have_no_name(
     option: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
