@@ -23,7 +23,7 @@ from benchmarks import command, conclude, done, show
 from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World, draw
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, PrefetchedContext, ToolMemory
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.inertia.context import next_lookup, used_steps
+from langgraph_toolmem.inertia.context import next_lookup, shares_made, used_steps
 from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import choose, least_probability
@@ -130,13 +130,15 @@ class Shown(NamedTuple):
         steps: per step its calls.
         messages: per step its messages.
         wrong: True if the model alone would not make one of them there.
-        risk: how many of them are in vain by their probability.
+        foreseen: the decisions before each step, and after the last one.
+        probabilities: of each step.
     """
 
     steps: list[list[Call]]
     messages: list[list[BaseMessage]]
     wrong: bool
-    risk: float
+    foreseen: list[Decision]
+    probabilities: list[float]
 
 
 class Reader(NamedTuple):
@@ -161,7 +163,7 @@ class Before:
     def look_up(self, request: Request, messages: list[BaseMessage], decision: Decision, world: World) -> Shown:
         """Make the likely look-ups."""
         inertia, settings, thread = self.memory.inertia, self.settings, str(request.number)
-        seen, shown, probability, risk, wrong = list(messages), Shown([], [], False, 0.0), 1.0, 0.0, False
+        seen, shown, probability, wrong = list(messages), Shown([], [], False, [decision], []), 1.0, False
 
         least = inertia.context.least_probability(settings)
 
@@ -169,21 +171,22 @@ class Before:
             return tool in self.desk.reads and self._specs[tool].problem(args) is None
 
         while len(shown.steps) < settings.max_steps:
-            lookup = next_lookup(decision, may)
+            lookup = next_lookup(inertia.lookups(shown.foreseen[-1]), may)
             if lookup is None or probability * lookup.probability < least:
                 break
             if not shown.steps and inertia.holds_out(seen, lookup, settings, owner=Owner(thread)):
                 break
             probability *= lookup.probability
-            risk += (1 - probability) * len(lookup.calls)
+            shown.probabilities.append(lookup.probability)
             calls = [Call(lookup.tool, dict(args)) for args in lookup.calls]
             wrong = wrong or [self.desk.answer(request, seen).act] != calls
             step = self._executed(calls, f"{request.number}-{len(seen)}", world)
             shown.steps.append(calls)
             shown.messages.append(step)
             seen += step
-            decision = inertia.foresee(seen, owner=Owner(thread), policy=inertia.policy, tools=None, model_input=UNSEEN)
-        return shown._replace(wrong=wrong, risk=risk)
+            after = inertia.foresee(seen, owner=Owner(thread), policy=inertia.policy, tools=None, model_input=UNSEEN)
+            shown.foreseen.append(after)
+        return shown._replace(wrong=wrong)
 
     @staticmethod
     def _executed(calls: list[Call], name: str, world: World) -> list[BaseMessage]:
@@ -203,7 +206,9 @@ class Before:
         inertia, thread = self.memory.inertia, str(request.number)
         tools = [[call.tool for call in calls] for calls in shown.steps]
         used = used_steps(tools, answer)
-        inertia.looked_up(sum(map(len, tools)), shown.risk, sum(map(len, tools[used:])))
+        shares = shares_made(shown.foreseen, shown.probabilities, answer)
+        risk = sum((1 - share) * len(step) for share, step in zip(shares, tools, strict=True))
+        inertia.looked_up(sum(map(len, tools)), risk, sum(map(len, tools[used:])))
         kept = [message for step in shown.messages[:used] for message in step]
         if used < len(tools):
             inertia.shown([*messages, *kept], owner=Owner(thread))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -20,14 +21,15 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from rich.table import Table
 
 from benchmarks import command, conclude, done, load, present, show
-from benchmarks.fates import FATES, Asked, Fates, is_next
+from benchmarks.fates import FATES, Asked, Fates, calls_of, is_next
 from benchmarks.measures import declared
 from benchmarks.replay import PROMPTS
 from langgraph_toolmem import Inertia, InertiaPolicy, PrefetchedContext, ToolMemory
 from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.core.users import Owner
-from langgraph_toolmem.inertia.context import next_lookup, used_steps
+from langgraph_toolmem.inertia.context import next_lookup, shares_made, used_steps
 from langgraph_toolmem.inertia.decision import Decision, Option
+from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.step import given_input
@@ -51,9 +53,14 @@ GOALS: Final[Mapping[float, Mapping[str, tuple[float, float]]]] = {
     },
 }
 """Per least probability and set: the fewest model calls saved and the most look-ups in vain, per 100 turns."""
+BY_CONTEXT: Final = {"additional_kwargs": {MARK: {"by": "context"}}}
+"""The mark of a message whose look-ups the memory made."""
 LOOSE: Final = 12.0
 """`max_in_vain` of a least probability below the default."""
-MARK: Final = {"additional_kwargs": {"toolmem": {"by": "context"}}}
+
+
+RecordedCall = tuple[str, str]
+"""The tool of a call, and its arguments as one text."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,76 @@ class Job:
     settings: PrefetchedContext
     seed: int
     limit: int | None
+
+
+@dataclass
+class Exchange:
+    """The look-ups before one request, and their messages, by step."""
+
+    steps: list[Option] = field(default_factory=list)
+    messages: list[list[dict[str, Any]]] = field(default_factory=list)
+
+
+@dataclass
+class MadeLookup:
+    """A look-up that was made, and whether the recorded model makes it too before something changes."""
+
+    call: RecordedCall
+    wanted: bool = False
+
+
+class MadeLookups:
+    """The look-ups that were made before the model in one run."""
+
+    def __init__(self, reads: frozenset[str]) -> None:
+        self._reads = reads
+        self._all: list[MadeLookup] = []
+        self._unchanged: dict[RecordedCall, MadeLookup] = {}
+        self._of_request: set[RecordedCall] = set()
+
+    def begin(self, turn: RecordedTurn) -> None:
+        """Begin a turn: what the user says ends a request."""
+        if any(message["role"] == "user" for message in turn.before):
+            self._of_request.clear()
+
+    def add(self, lookup: Option) -> None:
+        """Note a look-up."""
+        for args in lookup.calls:
+            call = (lookup.tool, canon_args(args))
+            made = MadeLookup(call)
+            self._all.append(made)
+            self._unchanged[call] = made
+            self._of_request.add(call)
+
+    def remove(self, lookup: Option) -> None:
+        """Note that a look-up leaves the history."""
+        for args in lookup.calls:
+            call = (lookup.tool, canon_args(args))
+            self._unchanged.pop(call, None)
+            self._of_request.discard(call)
+
+    def covers(self, turn: RecordedTurn) -> bool:
+        """Return True if a turn consists of look-ups that were made for this request."""
+        calls = _calls_in(turn)
+        return bool(calls) and self._of_request.issuperset(calls)
+
+    def follow(self, turn: RecordedTurn) -> None:
+        """Note the calls of the recorded model: after a change, results are no longer valid."""
+        calls = _calls_in(turn)
+        for call in calls:
+            if call in self._unchanged:
+                self._unchanged[call].wanted = True
+        if any(tool not in self._reads for tool, _ in calls):
+            self._unchanged.clear()
+            self._of_request.clear()
+
+    def in_vain(self) -> int:
+        """Return the number of look-ups that the recorded model does not make."""
+        return sum(not made.wanted for made in self._all)
+
+
+def _calls_in(turn: RecordedTurn) -> list[RecordedCall]:
+    return [(tool, canon_args(args)) for tool, args in calls_of(turn.answer)]
 
 
 @dataclass
@@ -115,88 +192,114 @@ class Pass:
         """Play one run. Look-ups that were made before the model call have the memory's mark in its history."""
         turns = turns_of(recorded)
         self.figures.turns += len(turns)
+        for turn in turns:
+            self._count(turn)
         history: list[dict[str, Any]] = []
+        made = MadeLookups(self.reads)
         place = 0
         while place < len(turns):
-            history += turns[place].before
-            place = self._asked(history, turns, place, thread)
+            turn = turns[place]
+            history += turn.before
+            made.begin(turn)
+            if made.covers(turn):
+                # The model has read these results, so it is not asked for them.
+                self._saved(history)
+                made.follow(turn)
+                place += 1
+            else:
+                place = self._asked(history, turns, place, thread, made)
+        self.figures.in_vain += made.in_vain()
         self.memory.finish(history, thread_id=thread)
 
-    def _asked(self, history: list[dict[str, Any]], turns: Sequence[RecordedTurn], place: int, thread: str) -> int:
+    def _asked(
+        self, history: list[dict[str, Any]], turns: Sequence[RecordedTurn], place: int, thread: str, made: MadeLookups
+    ) -> int:
         """Play one request to the model, put what it leaves in the history, and return the place of the next turn."""
         inertia, figures, settings = self.memory.inertia, self.figures, self.settings
         shadow = InertiaPolicy(shadow=True)
         decision = inertia.begin_turn(history, owner=Owner(thread), policy=shadow, model_input=self.seen)
-        self._count(turns[place], decision)
-        steps: list[list[str]] = []
-        probability, risk, begun = 1.0, 0.0, place
+        self._count_shortcut(turns[place], decision)
+        exchange = Exchange()
+        probability = 1.0
+        foreseen, own = [decision], []
         asked_at = list(history)
         least = inertia.context.least_probability(settings)
-        wrong: Option | None = None
         held_out = False
-        while len(steps) < settings.max_steps and wrong is None:
+        while len(exchange.steps) < settings.max_steps:
             with self._timed():
-                lookup = next_lookup(decision, self._may)
+                lookup = next_lookup(inertia.lookups(foreseen[-1]), self._may)
             if lookup is None or probability * lookup.probability < least:
                 break
-            held_out = not steps and not self._begins(history, lookup, thread)
+            held_out = not exchange.steps and not self._begins(history, lookup, thread)
             if held_out:
                 break
             probability *= lookup.probability
-            steps.append([lookup.tool] * len(lookup.calls))
-            risk += (1 - probability) * len(lookup.calls)
+            own.append(lookup.probability)
             figures.seconds += TOOL_SECONDS
-            if not is_next(lookup, turns[place].answer):
-                wrong = lookup
-                break
-            figures.saved += 1
-            self.fates.saved()
-            figures.tokens_saved += len(json.dumps(history)) / CHARS_PER_TOKEN
-            history += [{**turns[place].answer, **MARK}, *turns[place].results]
-            place += 1
-            if place == len(turns):
-                break
-            if turns[place].before:  # the user spoke: the recording ends its turn with a look-up
-                break
-            self._count(turns[place], None)
+            exchange.steps.append(lookup)
+            exchange.messages.append(self._exchange_of(lookup))
+            made.add(lookup)
             with self._timed():
-                decision = inertia.foresee(
-                    history, owner=Owner(thread), policy=self.policy, tools=None, model_input=self.seen
+                after = inertia.foresee(
+                    [*history, *chain.from_iterable(exchange.messages)],
+                    owner=Owner(thread),
+                    policy=self.policy,
+                    tools=None,
+                    model_input=self.seen,
                 )
-        if wrong is not None:
-            figures.in_vain += len(wrong.calls)
-            figures.tokens_added += sum(self._size(wrong.tool) for _ in wrong.calls) / CHARS_PER_TOKEN
-        if place == len(turns) or (turns[place].before and place > begun):
+            foreseen.append(after)
+        begun = place
+        while place < len(turns) and (place == begun or not turns[place].before) and made.covers(turns[place]):
+            self._saved(asked_at)
+            made.follow(turns[place])
+            place += 1
+        ends = place == len(turns) or (place > begun and bool(turns[place].before))
+        if not ends:
+            no_step = len(exchange.steps) == settings.max_steps
+            self.fates.lost(Asked(history, thread, foreseen[-1], probability, held_out, no_step), turns[place].answer)
+            figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turns[place].results)
+        kept = len(exchange.steps)
+        if exchange.steps and not ends:
+            [answer] = convert_to_messages([turns[place].answer])
+            assert isinstance(answer, AIMessage)
+            kept = used_steps([[lookup.tool] * len(lookup.calls) for lookup in exchange.steps], answer)
+            for lookup in exchange.steps[kept:]:
+                made.remove(lookup)
+            figures.taken_out += len(exchange.steps) - kept
+            shares = shares_made(foreseen, own, answer)
+            risk = 0.0
+            for share, lookup in zip(shares, exchange.steps, strict=True):
+                risk += (1 - share) * len(lookup.calls)
+            with self._timed():
+                made_calls = sum(len(lookup.calls) for lookup in exchange.steps)
+                vain = sum(len(lookup.calls) for lookup in exchange.steps[kept:])
+                inertia.looked_up(made_calls, risk, vain)
+        history += chain.from_iterable(exchange.messages[:kept])
+        if exchange.steps and kept < len(exchange.steps):
+            inertia.shown(history if kept else asked_at, owner=Owner(thread))
+        if ends:
             return place
         turn = turns[place]
-        no_step = wrong is None and len(steps) == settings.max_steps
-        self.fates.lost(Asked(history, thread, decision, probability, held_out, no_step), turn.answer)
-        figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turn.results)
-        if steps:
-            [answer] = convert_to_messages([turn.answer])
-            assert isinstance(answer, AIMessage)
-            kept = used_steps(steps, answer)
-            figures.taken_out += max(0, place - begun - kept)
-            with self._timed():
-                inertia.looked_up(sum(map(len, steps)), risk, sum(map(len, steps[kept:])))
-            if kept < len(steps):
-                inertia.shown(asked_at if place == begun else history, owner=Owner(thread))
-            elif wrong is not None:
-                history += self._in_vain(wrong)
+        made.follow(turn)
         history += [turn.answer, *turn.results]
         return place + 1
 
-    def _in_vain(self, lookup: Option) -> list[dict[str, Any]]:
-        """Return the exchange of a look-up that the recording does not have, with its result in another run."""
+    def _saved(self, history: Sequence[dict[str, Any]]) -> None:
+        self.figures.saved += 1
+        self.fates.saved()
+        self.figures.tokens_saved += len(json.dumps(history)) / CHARS_PER_TOKEN
+
+    def _exchange_of(self, lookup: Option) -> list[dict[str, Any]]:
+        """Return the exchange of a look-up, with its result in this run or in another one."""
         calls, results = [], []
         for args in lookup.calls:
             self._made += 1
-            call_id, text = f"in_vain_{self._made}", canon_args(args)
+            call_id, text = f"looked_up_{self._made}", canon_args(args)
             function = {"name": lookup.tool, "arguments": json.dumps(dict(args), default=str)}
             calls.append({"id": call_id, "type": "function", "function": function})
             content = self._results.get((lookup.tool, text), "{}")
             results.append({"role": "tool", "tool_call_id": call_id, "name": lookup.tool, "content": content})
-        return [{"role": "assistant", "content": "", "tool_calls": calls, **MARK}, *results]
+        return [{"role": "assistant", "content": "", "tool_calls": calls, **BY_CONTEXT}, *results]
 
     def _begins(self, history: Sequence[dict[str, Any]], lookup: Option, thread: str) -> bool:
         inertia = self.memory.inertia
@@ -205,7 +308,7 @@ class Pass:
         self.figures.held_out += held_out
         return not held_out
 
-    def _count(self, turn: RecordedTurn, decision: Decision | None) -> None:
+    def _count(self, turn: RecordedTurn) -> None:
         figures, calls = self.figures, turn.answer.get("tool_calls") or []
         figures.seconds_plain += MODEL_SECONDS + TOOL_SECONDS * bool(turn.results)
         figures.lookup_turns += bool(calls) and all(call["function"]["name"] in self.reads for call in calls)
@@ -215,11 +318,12 @@ class Pass:
                 content = as_text(result.get("content") or "")
                 self._sizes.setdefault(function["name"], []).append(len(content))
                 self._results[function["name"], canon_args(json.loads(function["arguments"] or "{}"))] = content
-        if decision is not None and decision.would_act and decision.proposal is not None:
-            proposal = decision.proposal
-            if proposal.tool in self.reads:
-                best = Option(proposal.tool, proposal.calls, proposal.confidence)
-                figures.shortcut[0 if is_next(best, turn.answer) else 1] += 1
+
+    def _count_shortcut(self, turn: RecordedTurn, decision: Decision) -> None:
+        proposal = decision.proposal
+        if proposal is not None and decision.would_act and proposal.tool in self.reads:
+            best = Option(proposal.tool, proposal.calls, proposal.confidence)
+            self.figures.shortcut[0 if is_next(best, turn.answer) else 1] += 1
 
     def _size(self, tool: str) -> float:
         return median(self._sizes.get(tool) or [0])

@@ -127,7 +127,7 @@ class Fates:
             return GUARD, f"{right.tool} {right.refused.code}"
         if not all(self._may(right.tool, args) for args in right.calls):
             return GUARD, f"{right.tool} schema"
-        first = next_lookup(asked.decision, self._may)
+        first = next_lookup(self._memory.inertia.lookups(asked.decision), self._may)
         if first is not right:
             return LIKELIER, right.tool
         detail = f"{right.tool} {right.probability:.1f}"

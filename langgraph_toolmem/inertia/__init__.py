@@ -22,6 +22,7 @@ budget of misses, and for a familiar request.
 ``step``            the shortcut at a model call, and the settings that a host's context changes
 ``prefetch``        look-ups that run while the model is asked
 ``context``         look-ups that are made before the model is asked
+``needed``          look-ups that the model makes later in the run
 ``exchange``        their execution, and the answers kept meanwhile
 ``speculative``     one call apart from the run, and the tools that qualify
 ==================  ==========================================================
@@ -31,6 +32,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.base.checks import LogLine
@@ -44,7 +46,15 @@ from langgraph_toolmem.graph.events import Count, ToolCount
 from langgraph_toolmem.graph.sources import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState, ToolRecords, as_called, tool_of
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.inertia.calibrated import NEIGHBOURS, Calibrated, CallContexts, Similarity, Situation, followed
+from langgraph_toolmem.inertia.calibrated import (
+    NEIGHBOURS,
+    Calibrated,
+    CallContexts,
+    Similarity,
+    Situation,
+    followed,
+    least_likely,
+)
 from langgraph_toolmem.inertia.cases import SURE, Cases, Guess, learn_case
 from langgraph_toolmem.inertia.confidence import SHADOWED, Budget, Checked, Estimator
 from langgraph_toolmem.inertia.context import (
@@ -55,8 +65,9 @@ from langgraph_toolmem.inertia.context import (
     PrefetchedContext,
 )
 from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
-from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, calls_digest, of_tools
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Refusal, call_digests, of_tools
 from langgraph_toolmem.inertia.exchange import ContextStore
+from langgraph_toolmem.inertia.needed import NeededLookups
 from langgraph_toolmem.inertia.novelty import Familiar
 from langgraph_toolmem.inertia.policy import InertiaPolicy, credit_varied, may_write, misnamed, undeclared, with_records
 from langgraph_toolmem.inertia.prefetch import Registry
@@ -139,6 +150,9 @@ class Inertia(Method):
         self.corrections = core.register(Corrections)
         self.context = core.register(ContextRecord)
         self.agents = core.register(Agents)
+        self._estimator = core.register(Estimator)
+        self._needed = NeededLookups()
+        core.texts.register(self._needed.forget)
         self._calibrated = Calibrated(core)
         self.similarity: Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
 
@@ -328,9 +342,27 @@ class Inertia(Method):
                 return False
             run = core.read(messages, owner.thread_id)
             stands_for = min(MOST_STANDS_FOR, round(1 / share))
-            noted = ContextHeldOut(run.next_key or "", calls_digest(lookup.tool, lookup.calls), stands_for, user)
+            noted = ContextHeldOut(run.next_key or "", call_digests(lookup.tool, lookup.calls), stands_for, user)
             core.apply(None, [noted], user=user, run=run.digest)
             return True
+
+    def lookups(self, decision: Decision) -> list[Option]:
+        """Return the predicted turns with the probability that their calls are needed, likeliest first.
+
+        A call is needed if the model makes it before something changes.
+        """
+        import numpy as np
+
+        predicted = decision.predicted
+        if not predicted:
+            return []
+        columns = np.array([option.columns for option in predicted], dtype=np.float64)
+        with self.core.lock:
+            probabilities = self._estimator.probabilities(columns, "needed")
+        options = []
+        for option, probability in zip(predicted, probabilities.tolist(), strict=True):
+            options.append(replace(option, probability=probability))
+        return sorted(options, key=least_likely)
 
     def shown(self, messages: Sequence[Any], owner: Owner) -> None:
         """Record that the model answers at this turn after it read the look-up that was predicted for it."""
@@ -443,6 +475,7 @@ class Inertia(Method):
             record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
             record += self._corrected(learned, outcome, number)
+        record += self._needed.learned(learned, outcome.judged, number, self.context.pending.get(turn.key))
         record += learn_case(self.cases, learned, _guess(outcome, learned), number)
         record += followed(state, turn, learned.thread, learned.user)
         for step in turn.steps:

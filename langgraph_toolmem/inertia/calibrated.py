@@ -192,7 +192,7 @@ class Calibrated:
                 sources=candidate.sources,
             )
             options.append(option)
-        return sorted(options, key=_least_likely)
+        return sorted(options, key=least_likely)
 
 
 def _why_no_call(listed: Sequence[Candidate], specs: Mapping[str, ToolSpec]) -> Refusal | None:
@@ -209,7 +209,7 @@ def _why_no_call(listed: Sequence[Candidate], specs: Mapping[str, ToolSpec]) -> 
     return Refusal("no_value", f"{tool_of(tool)} is likely, and this run does not show the values of its arguments")
 
 
-def _least_likely(option: Option) -> float:
+def least_likely(option: Option) -> float:
     return -option.probability
 
 

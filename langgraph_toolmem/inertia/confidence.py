@@ -25,7 +25,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.graph import shapes
@@ -91,6 +91,22 @@ class ExamplesSeen(Event):
     stands_for: int = 1
 
 
+@dataclass(slots=True)
+class LookupNeeded(Event):
+    """The model made a look-up that it did not make in the turn in which it was weighed.
+
+    Attributes:
+        turn: number of the model turn in which it was weighed.
+        columns: of its example.
+        checked: number of look-ups that it represents if it was held out then (`context.ContextHeldOut`), else 0.
+    """
+
+    kind = "lookup_needed"
+    turn: int
+    columns: list[float]
+    checked: int
+
+
 class Example(NamedTuple):
     """A weighed candidate whose outcome is known. The order of examples is that of their fields.
 
@@ -99,24 +115,30 @@ class Example(NamedTuple):
         columns: of `COLUMNS`.
         hit: 1 if the model's turn equals it, else 0.
         amount: the number of candidates that it represents, itself included.
+        needed: 1 if the model's turn equals it, or the model makes its calls before something changes
+            (`inertia.needed`), else 0.
     """
 
     turn: int
     columns: list[float]
     hit: int
-    amount: int = 1
+    amount: int
+    needed: int
 
     def to_plain(self) -> list[Any]:
-        """Return the fields in their order, as a snapshot has them; the amount only if it is more than one."""
-        fields: list[Any] = [self.turn, self.columns, self.hit]
-        if self.amount > 1:
-            fields.append(self.amount)
-        return fields
+        """Return the fields in their order, as a snapshot has them."""
+        return list(self)
 
     @classmethod
     def from_plain(cls, fields: Sequence[Any]) -> Example:
         """Return the inverse of `to_plain`."""
         return cls(*fields)
+
+
+Outcome: TypeAlias = Literal["hit", "needed"]
+"""What an estimate is about: the model's turn equals a candidate, or the model makes its calls before something
+changes.
+"""
 
 
 class _Settled(NamedTuple):
@@ -153,16 +175,16 @@ class Estimator(Table):
 
     name = "estimator"
     parts: ClassVar = {
-        "examples": shapes.ListOf(shapes.RecordOf((shapes.WHOLE, *_EXAMPLE, shapes.WHOLE), least=3)),
+        "examples": shapes.ListOf(shapes.RecordOf((shapes.WHOLE, *_EXAMPLE, shapes.WHOLE, shapes.WHOLE))),
     }
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.examples: list[Example] = []
-        self._fitted: _Fit | None = None
+        self._fitted: dict[Outcome, _Fit] = {}
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        return {ExamplesSeen: self._add}
+        return {ExamplesSeen: self._add, LookupNeeded: self._need}
 
     def load(self, state: dict[str, Any]) -> None:
         examples = state["examples"]
@@ -173,7 +195,7 @@ class Estimator(Table):
 
     def _add(self, turn: int, examples: list[list[Any]], stands_for: int) -> None:
         for columns, hit in examples:
-            insort(self.examples, Example(turn, columns, hit, max(1, stands_for)))
+            insort(self.examples, Example(turn, columns, hit, max(1, stands_for), hit))
         del self.examples[: max(0, self._settled().examples - self.most_examples)]
 
     def _settled(self) -> _Settled:
@@ -186,30 +208,42 @@ class Estimator(Table):
         until = latest - latest % every
         return _Settled(until, bisect_left(self.examples, (until,)))
 
-    def weights(self) -> Floats:
+    def _need(self, turn: int, columns: list[float], checked: int) -> None:
+        """Note that the model made a look-up after the turn in which it was weighed."""
+        del checked
+        first = bisect_left(self.examples, (turn, columns))
+        for position in range(first, len(self.examples)):
+            example = self.examples[position]
+            if (example.turn, example.columns) != (turn, columns):
+                return
+            self.examples[position] = example._replace(needed=1)
+            self._fitted.pop("needed", None)
+
+    def weights(self, outcome: Outcome) -> Floats:
         """Return the (columns + 1,) coefficients, the intercept last."""
         import numpy as np
 
         settled = self._settled()
-        if self._fitted is not None and self._fitted.settled == settled:
-            return self._fitted.weights
+        fitted = self._fitted.get(outcome)
+        if fitted is not None and fitted.settled == settled:
+            return fitted.weights
         known = self.examples[: settled.examples]
         if known:
             columns = np.array([example.columns for example in known], dtype=np.float64)
-            hits = np.array([example.hit for example in known], dtype=np.float64)
+            hits = np.array([getattr(example, outcome) for example in known], dtype=np.float64)
             amounts = np.array([example.amount for example in known], dtype=np.float64)
             weights = fit(columns, hits, amounts)
         else:
             weights = np.array(PRIOR_WEIGHTS)
-        self._fitted = _Fit(settled, weights)
+        self._fitted[outcome] = _Fit(settled, weights)
         return weights
 
-    def probabilities(self, columns: Floats) -> Floats:
+    def probabilities(self, columns: Floats, outcome: Outcome = "hit") -> Floats:
         """Return the (candidates,) probabilities of (candidates, columns), at most 0.999."""
         import numpy as np
 
         most = 0.999
-        weights = self.weights()
+        weights = self.weights(outcome)
         return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), most)
 
 

@@ -41,7 +41,8 @@ from langgraph_toolmem.graph.events import (
 )
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.decision import Decision, Option, digest_of_turn
+from langgraph_toolmem.inertia.confidence import LookupNeeded
+from langgraph_toolmem.inertia.decision import Decision, Option, digests_of_turn
 from langgraph_toolmem.inertia.policy import is_rate
 from langgraph_toolmem.runs.run import Turn
 
@@ -112,18 +113,18 @@ class PrefetchedContext:
 # --- the choice of the next look-up ---
 
 
-def next_lookup(decision: Decision, may: Callable[[str, Mapping[str, Any]], bool]) -> Option | None:
+def next_lookup(options: Sequence[Option], may: Callable[[str, Mapping[str, Any]], bool]) -> Option | None:
     """Return the most likely predicted turn that consists of permitted look-ups, or None.
 
     Args:
-        decision: about the model turn.
+        options: the predicted turns, most likely first (`Inertia.lookups`).
         may: returns True if this call of a tool may be made.
     """
     # Turns that call several tools at once are no candidates yet: by that the airline loses 5.1 per 100 turns, and the
     # other sets .5 at most.
     # One turn at a time: a second and a third candidate, the value expected by the size of a result, and corrections
     # for each tool brought no gain that was worth their code.
-    for option in decision.predicted:
+    for option in options:
         # After a change or a handoff the result may differ when the model asks: such a call stays with the shortcut.
         if option.tool == WORDS or option.changes or option.stale or not option.calls:
             continue
@@ -150,6 +151,31 @@ def is_forbidden(option: Option) -> bool:
     if option.refused.code == "unfamiliar":
         return option.probability < least_if_unfamiliar
     return option.refused.code in _HARD
+
+
+def shares_made(foreseen: Sequence[Decision], own: Sequence[float], answer: AIMessage) -> list[float]:
+    """Return per step of look-ups the probability that the model would have made it by itself, given its answer.
+
+    By Bayes' rule over the number of steps that it would have made: after j steps it would answer as `foreseen[j]`
+    says, by the tools that it calls.
+
+    Args:
+        foreseen: the decisions before each step, and after the last one.
+        own: the probability of each step, given those before it.
+        answer: of the model, which has read all of them.
+    """
+    # The memory does not list all that a model may do, so no answer is impossible.
+    least, unlisted = 0.005, 0.05
+    tools = {call["name"] for call in answer.tool_calls} or {WORDS}
+    reached, weights = 1.0, []
+    for position, decision in enumerate(foreseen):
+        listed = sum(option.probability for option in decision.predicted)
+        likely = sum(option.probability for option in decision.predicted if option.tool in tools)
+        weights.append(reached * max(likely, unlisted * (1 - listed), least))
+        if position < len(own):
+            reached *= own[position]
+    total = sum(weights)
+    return [sum(weights[position + 1 :]) / total for position in range(len(own))]
 
 
 def used_steps(steps: Sequence[Sequence[str]], answer: AIMessage) -> int:
@@ -200,13 +226,13 @@ class ContextHeldOut(Event):
 
     Attributes:
         turn: key of the model turn.
-        call: digest of the look-up, as `calls_digest` writes it.
+        calls: digests of the look-up, as `call_digests` writes them.
         stands_for: number of look-ups that it represents, itself and those that were made.
     """
 
     kind = "context_held_out"
     turn: str
-    call: str
+    calls: list[str]
     stands_for: int
     user: str | None
 
@@ -222,11 +248,18 @@ class ContextShown(Event):
 
 @dataclass(slots=True)
 class ContextChecked(Event):
-    """The model's answer to a request whose look-up was held out; `right` is 1 if it made exactly that look-up."""
+    """The model's answer to a request whose look-up was held out.
+
+    Attributes:
+        turn: key of the model turn.
+        right: 1 if the model made that look-up, else 0.
+        stands_for: number of look-ups that it represents.
+    """
 
     kind = "context_checked"
     turn: str
     right: int
+    stands_for: int
 
 
 @dataclass(slots=True)
@@ -266,11 +299,24 @@ class HeldOutCounts(PlainRecord):
         checks: held-out look-ups whose turn is known.
         right: those of them that the model made.
         saved: model turns saved by look-ups that were made.
+        weight, weight_right: look-ups that the checks represent, and those of the right ones.
+        squares: sum of the squares of these weights.
     """
 
     checks: float = 0
     right: float = 0
     saved: float = 0
+    weight: float = 0
+    weight_right: float = 0
+    squares: float = 0
+
+    def add(self, right: int, weight: int) -> None:
+        """Add a check."""
+        self.checks += 1
+        self.right += right
+        self.weight += weight
+        self.weight_right += right * weight
+        self.squares += weight * weight
 
 
 class ContextRecord(Table):
@@ -278,7 +324,7 @@ class ContextRecord(Table):
 
     Attributes:
         blocks: block of turns -> its look-ups.
-        pending: key of a turn -> the look-up that was held out; its call is "" if the model read the look-up.
+        pending: key of a turn -> the look-up that was held out; it has no calls if the model read the look-up.
         checks: results of look-ups.
         block: model turns that are counted together.
         window: model turns over which the budget counts.
@@ -294,7 +340,7 @@ class ContextRecord(Table):
     parts: ClassVar = {
         "blocks": shapes.RowsOf(shapes.numbers(3), shapes.DIGITS),
         "pending": shapes.RowsOf(shapes.fields_of(ContextHeldOut, 1)),
-        "checks": shapes.numbers(3),
+        "checks": shapes.numbers(6),
     }
     block: ClassVar[int] = 10
     window: ClassVar[int] = 300
@@ -323,6 +369,7 @@ class ContextRecord(Table):
             ContextShown: self._show,
             ContextChecked: self._check,
             ContextSaved: self._save,
+            LookupNeeded: self._need,
         }
 
     def to_state(self) -> dict[str, Any]:
@@ -345,16 +392,21 @@ class ContextRecord(Table):
             del self.blocks[min(self.blocks, key=int)]
 
     def _show(self, turn: str, user: str | None) -> None:
-        self._hold_out(turn, "", 0, user)
+        self._hold_out(turn, [], 0, user)
 
-    def _hold_out(self, turn: str, call: str, stands_for: int, user: str | None) -> None:
-        self.pending[turn] = ContextHeldOut(turn, call, stands_for, user)
+    def _hold_out(self, turn: str, calls: list[str], stands_for: int, user: str | None) -> None:
+        self.pending[turn] = ContextHeldOut(turn, calls, stands_for, user)
         drop_oldest(self.pending, self.most_pending)
 
-    def _check(self, turn: str, right: int) -> None:
+    def _check(self, turn: str, right: int, stands_for: int) -> None:
         self.pending.pop(turn, None)
-        self.checks.checks += 1
-        self.checks.right += right
+        self.checks.add(right, stands_for)
+
+    def _need(self, turn: int, columns: list[float], checked: int) -> None:
+        # The check counted as wrong at the end of its turn.
+        del turn, columns
+        self.checks.right += bool(checked)
+        self.checks.weight_right += checked
 
     def _save(self, turn: int) -> None:
         del turn
@@ -398,13 +450,17 @@ class ContextRecord(Table):
         It comes from the share of misses among the held-out look-ups, which starts at the predicted probabilities, and
         is at least the number of look-ups that the model made again.
         """
-        # Checks of all turns count, not only of the window, because 5 % of the look-ups are few. So the misses of a
-        # memory's first runs count for ever, and the budget stopped 3.6 look-ups in 100 runs of the shop.
+        # Checks of all turns count, not only of the window, because 5 % of the look-ups are few. More are held out at
+        # first, when more are wrong, so each counts for the look-ups that it represents. Together they are worth as
+        # many as independent ones of equal weight (Kish's effective sample size).
         total = self._total((turns - self.window) // self.block + 1)
         if not total.made:
             return total.vain
-        checks = self.checks.checks
-        wrong = checks - self.checks.right + self.prior_checks * total.risk / total.made
+        checks, share_wrong = 0.0, 0.0
+        if self.checks.weight:
+            checks = self.checks.weight**2 / self.checks.squares
+            share_wrong = 1 - self.checks.weight_right / self.checks.weight
+        wrong = checks * share_wrong + self.prior_checks * total.risk / total.made
         return max(total.made * wrong / (checks + self.prior_checks), total.vain)
 
     def held_out_share(self, settings: PrefetchedContext) -> float:
@@ -431,9 +487,10 @@ class ContextRecord(Table):
         if turn.chosen_by == "context":
             return [ContextSaved(self.graph.turns)]
         held_out = self.pending.get(turn.key)
-        if held_out is None or not held_out.call or turn.chosen_by != "model":
+        if held_out is None or not held_out.calls or turn.chosen_by != "model":
             return []
-        return [ContextChecked(turn.key, int(digest_of_turn(turn) == held_out.call))]
+        right = set(held_out.calls).issubset(digests_of_turn(turn))
+        return [ContextChecked(turn.key, int(right), held_out.stands_for)]
 
     def figures(self) -> dict[str, Any]:
         """Return the figures for the report."""

@@ -283,18 +283,18 @@ def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
     return "\x1e".join(sorted(texts))
 
 
-def calls_digest(tool: str, calls: Iterable[Mapping[str, Any]]) -> str:
-    """Return the identity of one turn's calls of a tool, in any order."""
-    return digest("call", tool, calls_text(calls))
+def call_digests(tool: str, calls: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the identity of each call of a tool, sorted: equal for the same calls in any order."""
+    return sorted(_call_digest(tool, args) for args in calls)
 
 
-def digest_of_turn(turn: Turn) -> str:
-    """Return the identity of the calls of a turn; "" unless all of them call one tool."""
-    # Candidates have one tool, so a turn of several tools differs from every candidate.
-    tools = {step.tool for step in turn.steps}
-    if len(tools) != 1:
-        return ""
-    return calls_digest(tools.pop(), [step.args for step in turn.steps])
+def digests_of_turn(turn: Turn) -> list[str]:
+    """Return the identity of each call of a turn, sorted; empty for an answer in words."""
+    return sorted(_call_digest(step.tool, step.args) for step in turn.steps)
+
+
+def _call_digest(tool: str, args: Mapping[str, Any]) -> str:
+    return digest("call", tool, canon_args(args))
 
 
 # --- the forecast of the model's answer, for prefetch and look-ups before the model ---

@@ -37,8 +37,8 @@ from langgraph_toolmem.base.threads import SharedByCopies
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import ToolCount
-from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, used_steps
-from langgraph_toolmem.inertia.decision import Option, forecast_of
+from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, shares_made, used_steps
+from langgraph_toolmem.inertia.decision import Decision, Option, forecast_of
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Branch, count_pause, namespace_of, was_executed
 from langgraph_toolmem.inertia.speculative import (
     AgentTools,
@@ -96,7 +96,11 @@ class ExecutedLookup:
 
 @dataclass(frozen=True, slots=True)
 class LookupStep:
-    """The look-ups of one turn; `probability` is that the model makes this turn and those before it."""
+    """The look-ups of one turn.
+
+    Attributes:
+        probability: that they are needed.
+    """
 
     lookups: list[ExecutedLookup]
     probability: float
@@ -283,10 +287,12 @@ class Exchange:
 
     Attributes:
         steps: executed steps with results.
+        foreseen: the decisions before each step, and after the last one.
         failed: calls with unused results: an error, a long result, or no time left.
     """
 
     steps: list[LookupStep] = field(default_factory=list)
+    foreseen: list[Decision] = field(default_factory=list)
     failed: int = 0
 
     def messages(self) -> list[BaseMessage]:
@@ -374,7 +380,7 @@ class ContextLookups:
             return exchange
         inertia, settings, tools = self._inertia, self._settings, forecast.lookups
         specs = inertia.core.catalogue.marked(call.tools)
-        decision = forecast.decision
+        exchange.foreseen.append(forecast.decision)
         host = Host(config_of(), call.runtime, loop_of_run(), contextvars.copy_context())
         deadline, probability = monotonic() + settings.max_wait, 1.0
         least = inertia.context.least_probability(settings)
@@ -386,16 +392,7 @@ class ContextLookups:
 
         # The product of the probabilities counts, because a chain of three likely steps may be unlikely.
         for _ in range(settings.max_steps):
-            if exchange.steps:
-                messages = messages.plus(exchange.steps[-1].messages())
-                decision = inertia.foresee(
-                    messages,
-                    call.owner,
-                    policy=forecast.policy,
-                    tools=call.tools,
-                    model_input=call.model_input,
-                )
-            lookup = next_lookup(decision, may)
+            lookup = next_lookup(inertia.lookups(exchange.foreseen[-1]), may)
             if lookup is None or probability * lookup.probability < least:
                 break
             # Only the first step is held out: with later steps held out too, the desks saved only 32.3 % of the model
@@ -403,11 +400,16 @@ class ContextLookups:
             if not exchange.steps and inertia.holds_out(messages, lookup, settings, call.owner):
                 break
             probability *= lookup.probability
-            step = yield from self._executed(lookup, probability, tools, host, deadline)
+            step = yield from self._executed(lookup, tools, host, deadline)
             if step is None or (self.quotes(call) and not step.is_text):
                 exchange.failed += len(lookup.calls)
                 break
             exchange.steps.append(step)
+            messages = messages.plus(step.messages())
+            foreseen = inertia.foresee(
+                messages, call.owner, policy=forecast.policy, tools=call.tools, model_input=call.model_input
+            )
+            exchange.foreseen.append(foreseen)
         self._report(call, exchange, probability)
         return exchange
 
@@ -425,7 +427,7 @@ class ContextLookups:
             self._inertia.looked_up(exchange.failed, 0.0, exchange.failed)
 
     def _executed(
-        self, lookup: Option, probability: float, tools: Mapping[str, BaseTool], host: Host, deadline: float
+        self, lookup: Option, tools: Mapping[str, BaseTool], host: Host, deadline: float
     ) -> StepGenerator[LookupStep | None]:
         """Execute the calls of one turn in parallel; None if one of them has no usable result."""
         workers = 32  # look-ups at the same time, over all runs
@@ -453,7 +455,7 @@ class ContextLookups:
             if result is None or len(text_of(result.content)) > self._settings.max_characters:
                 return None
             executed.append(ExecutedLookup(call, tool, ran, result))
-        return LookupStep(executed, probability)
+        return LookupStep(executed, lookup.probability)
 
     def _expected_seconds(self, tool: str) -> float:
         known = self._inertia.core.graph.by_tool.get(tool, {})
@@ -485,11 +487,12 @@ class ContextLookups:
         for step in exchange.steps:
             tools.append([lookup.call["name"] for lookup in step.lookups])
         used = used_steps(tools, last)
+        shares = shares_made(exchange.foreseen, [step.probability for step in exchange.steps], last)
         made = vain = exchange.failed
         risk = 0.0
-        for position, step in enumerate(exchange.steps):
+        for position, (step, share) in enumerate(zip(exchange.steps, shares, strict=True)):
             made += len(step.lookups)
-            risk += (1 - step.probability) * len(step.lookups)
+            risk += (1 - share) * len(step.lookups)
             if position >= used:
                 vain += len(step.lookups)
         self._inertia.looked_up(made, risk, vain)

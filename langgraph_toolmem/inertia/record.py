@@ -17,7 +17,7 @@ from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slo
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.confidence import AUDITED, EXAMPLE_COLUMNS, SHADOWED, Acted, Checked, ExamplesSeen
 from langgraph_toolmem.inertia.corrections import SOURCED, CallMade, values_of
-from langgraph_toolmem.inertia.decision import Decision, Option, calls_digest, digest_of_turn
+from langgraph_toolmem.inertia.decision import Decision, Option, call_digests, digests_of_turn
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.runs.run import Turn
 
@@ -33,7 +33,7 @@ class JudgedCall(PlainRecord):
     kept.
 
     Attributes:
-        digest: of tool and arguments.
+        calls: of tool and arguments, as `call_digests` writes them; empty for an answer in words.
         rules: keys of the records that it counts in.
         confidence: the probability, 0 for an unfamiliar request.
         columns: the estimator's columns.
@@ -44,7 +44,7 @@ class JudgedCall(PlainRecord):
 
     cells: ClassVar = {"columns": EXAMPLE_COLUMNS, "values": shapes.RowsOf(SOURCED)}
     tool: str
-    digest: str
+    calls: list[str]
     rules: list[str]
     confidence: float = 0.0
     columns: Sequence[float] = ()
@@ -59,7 +59,7 @@ class JudgedCall(PlainRecord):
         refused_by_words = option.refused is not None and option.refused.code in ("unfamiliar", "denied")
         return cls(
             option.tool,
-            calls_digest(option.tool, option.calls),
+            call_digests(option.tool, option.calls),
             list(option.records),
             0.0 if refused_by_words else option.probability,
             option.columns,
@@ -314,19 +314,19 @@ def credit_judged(
         stands_for = max(stands_for, min(MOST_STANDS_FOR, round(1 / audit_rate)))
     for position, call in enumerate(judged):
         # Only the most likely call would have been made, so only it represents others.
-        hit = int(call.digest == truth)
+        hit = int(call.calls == truth)
         record.append(RulesJudged(list(call.rules), hit, 1 if position else stands_for))
         if position == 0 and call.tool != WORDS:
             record += _credit_likeliest(call, hit, would_act, number)
     return record
 
 
-def _examples(judged: Sequence[JudgedCall], truth: str, number: int, stands_for: int) -> Record:
+def _examples(judged: Sequence[JudgedCall], truth: list[str] | None, number: int, stands_for: int) -> Record:
     """Return the checked calls as examples of the estimator."""
     examples = []
     for call in judged:
         if call.columns:
-            examples.append([call.columns, int(call.digest == truth)])
+            examples.append([call.columns, int(call.calls == truth)])
     if not examples:
         return []
     return [ExamplesSeen(number, examples, stands_for)]
@@ -352,14 +352,12 @@ def credit_correction(call: CallMade, number: int) -> Record:
     return record
 
 
-def _truth(turn: Turn) -> str:
-    """Return the digest of the turn in the form of a candidate; "" for a turn that a candidate cannot have."""
-    if not turn.steps:
-        return calls_digest(WORDS, ())
+def _truth(turn: Turn) -> list[str] | None:
+    """Return the calls of the turn in the form of a candidate; None if they are not the model's."""
     # A person did not let the call pass: the model's own choice must not be learned as the truth.
     if any(step.review == "rejected" for step in turn.steps):
-        return ""
-    return digest_of_turn(turn)
+        return None
+    return digests_of_turn(turn)
 
 
 def credit_shortcut(

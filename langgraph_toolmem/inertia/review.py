@@ -33,7 +33,7 @@ from langgraph_toolmem.graph.state import tool_of
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.confidence import Budget
 from langgraph_toolmem.inertia.corrections import CallMade
-from langgraph_toolmem.inertia.decision import Proposal, calls_digest, digest_of_turn
+from langgraph_toolmem.inertia.decision import Proposal, call_digests, digests_of_turn
 from langgraph_toolmem.inertia.policy import InertiaPolicy, changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.speculative import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
@@ -112,7 +112,7 @@ class CheckOpened(Event):
     Attributes:
         found_by: SHADOW_CHECK, or AUDIT.
         agent: key of the agent; `run` and `user` are digests, `hour` is since 1970.
-        call: digest of tool and arguments; `args` are for a person to read.
+        calls: digests of tool and arguments (`decision.call_digests`); `args` are for a person to read.
     """
 
     kind = "check_opened"
@@ -124,7 +124,7 @@ class CheckOpened(Event):
     hour: int
     thread: str
     tool: str
-    call: str
+    calls: list[str]
     args: str
 
 
@@ -296,7 +296,7 @@ class Agents(Table):
         opened = self.checks.get(turn.key)
         if opened is None:
             return []
-        right = digest_of_turn(turn) == opened.call
+        right = digests_of_turn(turn) == opened.calls
         return [CheckEnded(turn.key, int(right), act_in_words(turn))]
 
     def corrected(self, learned: LearnedTurn, call: CallMade) -> Record:
@@ -371,8 +371,8 @@ def check_of(
     """Return the event of a call that is not made in the next turn of a run, so that the model's answer checks it."""
     texts = [as_text(dict(args)) for args in proposal.calls]
     args = shortened(", ".join(texts), MAX_TEXT)
-    call, turn, thread = calls_digest(proposal.tool, proposal.calls), run.next_key or "", run.thread_id or ""
-    return CheckOpened(turn, found_by, agent.key, run.digest, user, hour, thread, proposal.tool, call, args)
+    calls, turn, thread = call_digests(proposal.tool, proposal.calls), run.next_key or "", run.thread_id or ""
+    return CheckOpened(turn, found_by, agent.key, run.digest, user, hour, thread, proposal.tool, calls, args)
 
 
 def act_in_words(turn: Turn) -> str:

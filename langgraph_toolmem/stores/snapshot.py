@@ -31,7 +31,7 @@ from typing import Any, Final, NoReturn
 
 from langgraph_toolmem.base.errors import GraphFileError
 
-SNAPSHOT_FORMAT: Final = 8
+SNAPSHOT_FORMAT: Final = 9
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
 _MAGIC: Final = b"\x93TOOLMEM"
 _HEADER: Final = struct.Struct("<8sHQ16s")  # mark, format, length and checksum of the payload

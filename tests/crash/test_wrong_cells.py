@@ -42,10 +42,10 @@ RARE: Final = [
     CallMade("request", "find_customer", ["c"], ["r"], [0.0] * len(COLUMNS), {"name": ["s", "d"]}, 0, "run", None),
     CaseSeen(3, "turn", "pair", 0, 1, 0.9, [".aaaaaaaabbbbbbbb"], {"aaaaaaaa": 3.0}, "run", None),
     ChangeMade("call", "run", None, 500_000, "thread", "add_note", "{}", "ok", "saved"),
-    CheckOpened("open", SHADOW_CHECK, "agent", "run", None, 500_000, "thread", "add_note", "call", "{}"),
-    CheckOpened("ended", SHADOW_CHECK, "agent", "run", None, 500_000, "thread", "add_note", "call", "{}"),
+    CheckOpened("open", SHADOW_CHECK, "agent", "run", None, 500_000, "thread", "add_note", ["call"], "{}"),
+    CheckOpened("ended", SHADOW_CHECK, "agent", "run", None, 500_000, "thread", "add_note", ["call"], "{}"),
     CheckEnded("ended", 0, "answered"),
-    ContextHeldOut("turn", "call", 2, None),
+    ContextHeldOut("turn", ["call"], 2, None),
     ContextMade(3, 1, 0.2, 0),
     EpisodeSpent("run", 1, 2, 300),
     ExamplesSeen(3, [[[0.5] * len(COLUMNS), 1]], 2),
@@ -57,7 +57,7 @@ RARE: Final = [
     SourceJudged("source", 1, 3),
     ToolsSearched(1, 0, 0, 10, 20),
     TurnClosed("closed"),
-    TurnOpened("turn", ["w0"], [["add_note", "d", ["A1"], 0.5, [0.0] * len(COLUMNS), 1, 0.1, {}]], 1, None),
+    TurnOpened("turn", ["w0"], [["add_note", ["d"], ["A1"], 0.5, [0.0] * len(COLUMNS), 1, 0.1, {}]], 1, None),
 ]
 """Events that a few runs do not make, so that each part of each table has a row."""
 WAYS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -12,8 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph_toolmem import PrefetchedContext
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.events import Count, Event
+from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.confidence import ExamplesSeen
+from langgraph_toolmem.inertia.confidence import ExamplesSeen, LookupNeeded
 from langgraph_toolmem.inertia.context import (
     ContextChecked,
     ContextHeldOut,
@@ -21,6 +22,7 @@ from langgraph_toolmem.inertia.context import (
     ContextRecord,
     ContextShown,
     next_lookup,
+    shares_made,
     used_steps,
 )
 from langgraph_toolmem.inertia.decision import Code, Decision, Option, Refusal
@@ -59,9 +61,54 @@ def test_misses_leave_the_budget_after_300_turns() -> None:
 
 def test_held_out_misses_count_for_the_look_ups_made() -> None:
     """Ten look-ups of probability .9, and 10 of 10 held out were wrong: (10 + 10 · .1) / 20 of them in vain."""
-    checks = [ContextChecked(f"t{number}", 0) for number in range(10)]
+    checks = [ContextChecked(f"t{number}", 0, 20) for number in range(10)]
     record = record_with(ContextMade(95, 10, 1.0, 0), *checks)
     assert record.in_vain(100) == pytest.approx(10 * 11 / 20)
+
+
+def test_a_check_counts_for_the_look_ups_that_it_represents() -> None:
+    """Two early misses of weight 1 and one later hit of weight 20: of 22 look-ups, 2 are wrong; the three checks are
+    worth 22² / 402 of equal weight.
+    """
+    checks = [ContextChecked("t0", 0, 1), ContextChecked("t1", 0, 1), ContextChecked("t2", 1, 20)]
+    record = record_with(ContextMade(95, 10, 1.0, 0), *checks)
+    worth = 22**2 / 402
+    assert record.in_vain(100) == pytest.approx(10 * (worth * 2 / 22 + 10 * 0.1) / (worth + 10))
+
+
+def test_a_held_out_look_up_that_the_model_makes_later_was_right() -> None:
+    needed = LookupNeeded(3, [0.0] * 8, 20)
+    record = record_with(ContextMade(95, 10, 1.0, 0), ContextChecked("t", 0, 20), needed)
+    assert record.figures()["held_out_right"] == 1
+    assert record.in_vain(100) == pytest.approx(10 * 10 * 0.1 / 11)
+
+
+def predicted(**tools: float) -> Decision:
+    """Return a decision with the probabilities of tools; "words" stands for an answer in words."""
+    options = []
+    for tool, probability in tools.items():
+        options.append(Option(WORDS if tool == "words" else tool, (), probability, columns=(0.0,)))
+    return Decision(None, None, tuple(options))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (AIMessage("Done."), 0.6 * 0.9 / (0.6 * 0.9 + 0.1)),
+        (call_tool("close", ref=1), 0.6 * 0.1 / (0.6 * 0.1 + 0.3)),
+        (call_tool("unknown"), 0.6 * 0.005 / (0.6 * 0.005 + 0.005)),
+    ],
+    ids=["as after the look-up", "as without it", "as neither"],
+)
+def test_the_answer_says_whether_a_look_up_was_needed(answer: AIMessage, expected: float) -> None:
+    foreseen = [predicted(find=0.6, close=0.3, words=0.1), predicted(words=0.9, close=0.1)]
+    assert shares_made(foreseen, [0.6], answer) == [pytest.approx(expected)]
+
+
+def test_a_later_step_is_never_likelier_than_the_one_before_it() -> None:
+    foreseen = [predicted(find=0.8, words=0.2), predicted(get=0.7, words=0.3), predicted(words=1.0)]
+    first, second = shares_made(foreseen, [0.8, 0.7], AIMessage("Done."))
+    assert first > second > 0
 
 
 def test_the_held_out_share_falls_to_the_stated_one() -> None:
@@ -72,14 +119,14 @@ def test_the_held_out_share_falls_to_the_stated_one() -> None:
 
 
 def test_a_prediction_that_the_model_has_read_stands_for_nothing() -> None:
-    record = record_with(ContextShown("read", None), ContextHeldOut("held", "call", 20, None))
+    record = record_with(ContextShown("read", None), ContextHeldOut("held", ["call"], 20, None))
     assert [record.stands_for(turn) for turn in ("read", "held", "other")] == [0, 20, 1]
 
 
 @pytest.mark.parametrize("stands_for", [1, 20])
 def test_a_held_out_turn_counts_in_the_fit_for_the_look_ups_that_nobody_checks(stands_for: int) -> None:
     turn = Turn((), "Done.", "model", "t1", True)
-    judged = [JudgedCall("find", "digest", ["rule"], 0.6, [0.0] * 8, new_words=0.0)]
+    judged = [JudgedCall("find", ["digest"], ["rule"], 0.6, [0.0] * 8, new_words=0.0)]
     record = credit_judged(turn, judged, would_act=0, audit_rate=0.05, number=7, stands_for=stands_for)
     assert record[0] == ExamplesSeen(7, [[[0.0] * 8, 0]], stands_for)
 
@@ -107,7 +154,7 @@ def test_an_unfamiliar_request_needs_a_likelier_look_up_and_a_negated_one_gets_n
     code: Code, probability: float, looks_up: bool
 ) -> None:
     option = Option("find", ({"name": "Bob"},), probability, refused=Refusal(code, ""), columns=(0.0,))
-    lookup = next_lookup(Decision(None, option.refused, (option,)), lambda tool, args: True)
+    lookup = next_lookup([option], lambda tool, args: True)
     assert lookup == (option if looks_up else None)
 
 

@@ -48,7 +48,7 @@ def test_fitted_to_what_was_known_at_fixed_turns(turns: int, at: int):
     columns = [example.columns for example in known.examples]
     hits = [example.hit for example in known.examples]
     expected = fit(np.array(columns), np.array(hits), np.ones(len(hits))) if at else np.array(PRIOR_WEIGHTS)
-    assert learned(turns).weights() == pytest.approx(expected)
+    assert learned(turns).weights("hit") == pytest.approx(expected)
 
 
 def test_a_fit_ends_for_columns_that_tell_hits_and_misses_apart():
@@ -66,7 +66,7 @@ def test_an_example_that_stands_for_others_counts_as_often_in_a_fit():
         examples, stands_for = [[row(2.0)[0].tolist(), turn % 2]], 5 if turn % 2 else 1
         graph.apply(None, [ExamplesSeen(turn, examples, stands_for)])
         repeated.apply(None, [ExamplesSeen(turn, examples * stands_for)])
-    assert kept.weights() == pytest.approx(as_often.weights())
+    assert kept.weights("hit") == pytest.approx(as_often.weights("hit"))
     assert kept.probabilities(row(2.0))[0] > 0.75, "five hits for each miss"
 
 
