@@ -151,8 +151,8 @@ class Inertia(Method):
         self.context = core.register(ContextRecord)
         self.agents = core.register(Agents)
         self._estimator = core.register(Estimator)
-        self._needed = NeededLookups()
-        core.texts.register(self._needed.forget)
+        self.needed = NeededLookups()
+        core.texts.register(self.needed.forget)
         self._calibrated = Calibrated(core)
         self.similarity: Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
 
@@ -475,7 +475,7 @@ class Inertia(Method):
             record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
             record += self._corrected(learned, outcome, number)
-        record += self._needed.learned(learned, outcome.judged, number, self.context.pending.get(turn.key))
+        record += self.needed.learned(learned, outcome.judged, number, self.context.pending.get(turn.key))
         record += learn_case(self.cases, learned, _guess(outcome, learned), number)
         record += followed(state, turn, learned.thread, learned.user)
         for step in turn.steps:

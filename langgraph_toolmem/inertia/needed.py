@@ -54,11 +54,11 @@ class NeededLookups:
     """
 
     def __init__(self) -> None:
-        self._awaited: dict[str, list[Awaited]] = {}
+        self.awaited: dict[str, list[Awaited]] = {}
 
     def forget(self) -> None:
         """Drop everything, after a user was forgotten."""
-        self._awaited.clear()
+        self.awaited.clear()
 
     def learned(
         self, learned: LearnedTurn, judged: Sequence[JudgedCall], number: int, held_out: ContextHeldOut | None
@@ -72,7 +72,7 @@ class NeededLookups:
             held_out: the look-up that was held out in this turn.
         """
         turn = learned.turn
-        awaited = self._awaited.pop(learned.thread, [])
+        awaited = self.awaited.pop(learned.thread, [])
         record: Record = []
         # The memory's own look-up is no evidence that the model would have made it.
         if turn.chosen_by == "model":
@@ -85,8 +85,8 @@ class NeededLookups:
         awaited = [lookup for lookup in awaited if lookup.missing]
         # After a change the result of an earlier look-up may be another one.
         if awaited and not _changes(turn, learned.specs):
-            self._awaited[learned.thread] = awaited[-MOST_AWAITED:]
-            drop_oldest(self._awaited, MOST_RUNS)
+            self.awaited[learned.thread] = awaited[-MOST_AWAITED:]
+            drop_oldest(self.awaited, MOST_RUNS)
         return record
 
 

@@ -103,7 +103,7 @@ def test_few_look_ups_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needed, "MOST_RUNS", 2)
     monkeypatch.setattr(needed, "MOST_AWAITED", 1)
     with learned([("get_order", "get_customer"), ("get_customer", "get_order")]) as memory:
-        awaited = memory.inertia._needed._awaited
+        awaited = memory.inertia.needed.awaited
         assert len(awaited) <= 2
         assert all(len(lookups) <= 1 for lookups in awaited.values())
         memory.forget(thread_id="t1")
