@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,8 @@ MAKES_CALLS: Final = "context_calls"
 """Counter of a tool: look-ups that were executed before the model was asked."""
 CONTEXT_SECONDS: Final = "context_seconds"
 """Counter of a tool: seconds that they took together."""
+TIME_OF_DAY: Final = re.compile(r"(?<!\d)\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?!\d)")
+"""A time of day in a system prompt, with or without seconds and their fractions."""
 CONTEXT_UNWATCHED: Final = (
     "No context is prefetched yet: results are served by a Recorder at the tools. Pass them as ToolNode(tools, "
     "wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)."
@@ -138,6 +141,14 @@ def result_message(tool: BaseTool, ran: Ran, call: ToolCall, host: Host) -> Tool
 # --- results and answers that are kept meanwhile ---
 
 
+def _without_times(prompt: Any) -> str:
+    """Return a system prompt without its times of day."""
+    # LangGraph's templates write the time with its microseconds: each request differed from the one that the model had
+    # answered, so look-ups saved nothing and were executed twice. An answer is kept for `MAX_AGE` seconds; a date
+    # remains a part of the key.
+    return TIME_OF_DAY.sub("", json.dumps(prompt, default=str))
+
+
 class RequestParts(NamedTuple):
     """The parts of a request that identify the answer to it."""
 
@@ -150,8 +161,11 @@ class RequestParts(NamedTuple):
 
     def key(self) -> str:
         """Return a digest of everything that the model reads. Ids of messages do not count, but ids of calls do."""
-        plain: list[Any] = [None if self.system is None else self.system.content]
+        plain: list[Any] = [None if self.system is None else _without_times(self.system.content)]
         for message in self.messages:
+            if getattr(message, "type", "") == "system":
+                plain.append(("system", _without_times(message.content)))
+                continue
             calls = []
             for call in getattr(message, "tool_calls", None) or ():
                 calls.append((call["name"], call["args"], call["id"]))

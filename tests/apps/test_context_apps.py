@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -160,6 +161,12 @@ def prompt(request: Any) -> str:
     return f"There are tasks. {len(request.tools)} tools."
 
 
+@dynamic_prompt
+def prompt_with_the_time(request: Any) -> str:
+    """As the templates of LangGraph write it."""
+    return f"There are tasks. System time: {datetime.now(timezone.utc).isoformat()}"
+
+
 def human(*tools: str) -> Any:
     return HumanInTheLoopMiddleware(interrupt_on=dict.fromkeys(tools, True))
 
@@ -179,6 +186,7 @@ SAVED = [
     ("model calls limited", lambda: [ModelCallLimitMiddleware(run_limit=3, exit_behavior="end")], None, 2),
     ("retries", lambda: [ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)], None, 2),
     ("prompt", lambda: [prompt], None, 2),
+    ("prompt with the time", lambda: [prompt_with_the_time], None, 2),
     ("redacted requests", lambda: [PIIMiddleware("email")], None, 2),
     ("summaries", lambda: [summaries()], None, 2),
     ("updates", list, updates, 2),
