@@ -113,21 +113,22 @@ class Fates:
             return NO_STEP, tools[0]
         if len(tools) > 1:
             return SEVERAL, " ".join(tools)
-        same = [option for option in asked.decision.predicted if option.tool == tools[0]]
+        likely = self._memory.inertia.lookups(asked.decision)
+        same = [option for option in likely if option.tool == tools[0]]
         right = next((option for option in same if is_next(option, answer)), None)
         if right is not None:
-            return self._of_right(right, asked)
+            return self._of_right(right, likely, asked)
         return self._of_missing(asked, tools[0], [args for _, args in calls], same)
 
-    def _of_right(self, right: Option, asked: Asked) -> tuple[str, str]:
-        """Return the fate of a turn that is among the candidates."""
+    def _of_right(self, right: Option, likely: Sequence[Option], asked: Asked) -> tuple[str, str]:
+        """Return the fate of a turn that is among the candidates, likeliest first."""
         if right.stale:
             return GUARD, f"{right.tool} stale"
         if right.refused is not None and is_forbidden(right):
             return GUARD, f"{right.tool} {right.refused.code}"
         if not all(self._may(right.tool, args) for args in right.calls):
             return GUARD, f"{right.tool} schema"
-        first = next_lookup(self._memory.inertia.lookups(asked.decision), self._may)
+        first = next_lookup(likely, self._may)
         if first is not right:
             return LIKELIER, right.tool
         detail = f"{right.tool} {right.probability:.1f}"
