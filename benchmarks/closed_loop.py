@@ -130,14 +130,14 @@ class Shown(NamedTuple):
         steps: per step its calls.
         messages: per step its messages.
         wrong: True if the model alone would not make one of them there.
-        foreseen: the decisions before each step, and after the last one.
+        decisions: before each step, and after the last one.
         probabilities: of each step.
     """
 
     steps: list[list[Call]]
     messages: list[list[BaseMessage]]
     wrong: bool
-    foreseen: list[Decision]
+    decisions: list[Decision]
     probabilities: list[float]
 
 
@@ -171,7 +171,7 @@ class Before:
             return tool in self.desk.reads and self._specs[tool].problem(args) is None
 
         while len(shown.steps) < settings.max_steps:
-            lookup = next_lookup(inertia.lookups(shown.foreseen[-1]), may)
+            lookup = next_lookup(inertia.lookups(shown.decisions[-1]), may)
             if lookup is None or probability * lookup.probability < least:
                 break
             if not shown.steps and inertia.holds_out(seen, lookup, settings, owner=Owner(thread)):
@@ -185,7 +185,7 @@ class Before:
             shown.messages.append(step)
             seen += step
             after = inertia.foresee(seen, owner=Owner(thread), policy=inertia.policy, tools=None, model_input=UNSEEN)
-            shown.foreseen.append(after)
+            shown.decisions.append(after)
         return shown._replace(wrong=wrong)
 
     @staticmethod
@@ -206,7 +206,7 @@ class Before:
         inertia, thread = self.memory.inertia, str(request.number)
         tools = [[call.tool for call in calls] for calls in shown.steps]
         used = used_steps(tools, answer)
-        shares = shares_made(shown.foreseen, shown.probabilities, answer)
+        shares = shares_made(shown.decisions, shown.probabilities, answer)
         risk = sum((1 - share) * len(step) for share, step in zip(shares, tools, strict=True))
         inertia.looked_up(sum(map(len, tools)), risk, sum(map(len, tools[used:])))
         kept = [message for step in shown.messages[:used] for message in step]

@@ -221,13 +221,13 @@ class Pass:
         self._count_shortcut(turns[place], decision)
         exchange = Exchange()
         probability = 1.0
-        foreseen, own = [decision], []
+        decisions, own = [decision], []
         asked_at = list(history)
         least = inertia.context.least_probability(settings)
         held_out = False
         while len(exchange.steps) < settings.max_steps:
             with self._timed():
-                lookup = next_lookup(inertia.lookups(foreseen[-1]), self._may)
+                lookup = next_lookup(inertia.lookups(decisions[-1]), self._may)
             if lookup is None or probability * lookup.probability < least:
                 break
             held_out = not exchange.steps and not self._begins(history, lookup, thread)
@@ -247,7 +247,7 @@ class Pass:
                     tools=None,
                     model_input=self.seen,
                 )
-            foreseen.append(after)
+            decisions.append(after)
         begun = place
         while place < len(turns) and (place == begun or not turns[place].before) and made.covers(turns[place]):
             self._saved(asked_at)
@@ -256,7 +256,7 @@ class Pass:
         ends = place == len(turns) or (place > begun and bool(turns[place].before))
         if not ends:
             no_step = len(exchange.steps) == settings.max_steps
-            self.fates.lost(Asked(history, thread, foreseen[-1], probability, held_out, no_step), turns[place].answer)
+            self.fates.lost(Asked(history, thread, decisions[-1], probability, held_out, no_step), turns[place].answer)
             figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turns[place].results)
         kept = len(exchange.steps)
         if exchange.steps and not ends:
@@ -266,7 +266,7 @@ class Pass:
             for lookup in exchange.steps[kept:]:
                 made.remove(lookup)
             figures.taken_out += len(exchange.steps) - kept
-            shares = shares_made(foreseen, own, answer)
+            shares = shares_made(decisions, own, answer)
             risk = 0.0
             for share, lookup in zip(shares, exchange.steps, strict=True):
                 risk += (1 - share) * len(lookup.calls)

@@ -136,7 +136,7 @@ class Example(NamedTuple):
 
 
 Outcome: TypeAlias = Literal["hit", "needed"]
-"""What an estimate is about: the model's turn equals a candidate, or the model makes its calls before something
+"""The event that is estimated: the model's turn equals a candidate, or the model makes its calls before something
 changes.
 """
 

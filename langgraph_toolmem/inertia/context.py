@@ -12,7 +12,7 @@ other arguments they say how many look-ups are in vain, and the budget `max_in_v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -153,29 +153,38 @@ def is_forbidden(option: Option) -> bool:
     return option.refused.code in _HARD
 
 
-def shares_made(foreseen: Sequence[Decision], own: Sequence[float], answer: AIMessage) -> list[float]:
+def shares_made(decisions: Sequence[Decision], own: Sequence[float], answer: AIMessage) -> list[float]:
     """Return per step of look-ups the probability that the model would have made it by itself, given its answer.
 
-    By Bayes' rule over the number of steps that it would have made: after j steps it would answer as `foreseen[j]`
-    says, by the tools that it calls.
+    By Bayes' rule over the number of steps that it would have made: if it would have made only the first j steps, its
+    answer is likely by `decisions[j]`. Answers are compared by their tools.
 
     Args:
-        foreseen: the decisions before each step, and after the last one.
+        decisions: before each step, and after the last one.
         own: the probability of each step, given those before it.
         answer: of the model, which has read all of them.
     """
-    # The memory does not list all that a model may do, so no answer is impossible.
-    least, unlisted = 0.005, 0.05
     tools = {call["name"] for call in answer.tool_calls} or {WORDS}
-    reached, weights = 1.0, []
-    for position, decision in enumerate(foreseen):
-        listed = sum(option.probability for option in decision.predicted)
-        likely = sum(option.probability for option in decision.predicted if option.tool in tools)
-        weights.append(reached * max(likely, unlisted * (1 - listed), least))
-        if position < len(own):
-            reached *= own[position]
+    # Per number of steps: the probability of just these and of the answer.
+    weights: list[float] = []
+    reached = 1.0
+    for probability, decision in zip([*own, 0.0], decisions, strict=True):
+        weights.append(reached * _share_of_tools(decision, tools))
+        reached *= probability
     total = sum(weights)
-    return [sum(weights[position + 1 :]) / total for position in range(len(own))]
+    return [sum(weights[step:]) / total for step in range(1, len(weights))]
+
+
+def _share_of_tools(decision: Decision, tools: Collection[str]) -> float:
+    """Return how likely a turn with these tools is."""
+    # The candidates are not all that a model may do, so no answer is impossible.
+    least, unlisted = 0.005, 0.05
+    likely, others = 0.0, 1.0
+    for option in decision.predicted:
+        others -= option.probability
+        if option.tool in tools:
+            likely += option.probability
+    return max(likely, unlisted * others, least)
 
 
 def used_steps(steps: Sequence[Sequence[str]], answer: AIMessage) -> int:

@@ -301,12 +301,12 @@ class Exchange:
 
     Attributes:
         steps: executed steps with results.
-        foreseen: the decisions before each step, and after the last one.
+        decisions: before each step, and after the last one.
         failed: calls with unused results: an error, a long result, or no time left.
     """
 
     steps: list[LookupStep] = field(default_factory=list)
-    foreseen: list[Decision] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
     failed: int = 0
 
     def messages(self) -> list[BaseMessage]:
@@ -394,7 +394,7 @@ class ContextLookups:
             return exchange
         inertia, settings, tools = self._inertia, self._settings, forecast.lookups
         specs = inertia.core.catalogue.marked(call.tools)
-        exchange.foreseen.append(forecast.decision)
+        exchange.decisions.append(forecast.decision)
         host = Host(config_of(), call.runtime, loop_of_run(), contextvars.copy_context())
         deadline, probability = monotonic() + settings.max_wait, 1.0
         least = inertia.context.least_probability(settings)
@@ -406,7 +406,7 @@ class ContextLookups:
 
         # The product of the probabilities counts, because a chain of three likely steps may be unlikely.
         for _ in range(settings.max_steps):
-            lookup = next_lookup(inertia.lookups(exchange.foreseen[-1]), may)
+            lookup = next_lookup(inertia.lookups(exchange.decisions[-1]), may)
             if lookup is None or probability * lookup.probability < least:
                 break
             # Only the first step is held out: with later steps held out too, the desks saved only 32.3 % of the model
@@ -420,10 +420,10 @@ class ContextLookups:
                 break
             exchange.steps.append(step)
             messages = messages.plus(step.messages())
-            foreseen = inertia.foresee(
+            decision = inertia.foresee(
                 messages, call.owner, policy=forecast.policy, tools=call.tools, model_input=call.model_input
             )
-            exchange.foreseen.append(foreseen)
+            exchange.decisions.append(decision)
         self._report(call, exchange, probability)
         return exchange
 
@@ -501,7 +501,7 @@ class ContextLookups:
         for step in exchange.steps:
             tools.append([lookup.call["name"] for lookup in step.lookups])
         used = used_steps(tools, last)
-        shares = shares_made(exchange.foreseen, [step.probability for step in exchange.steps], last)
+        shares = shares_made(exchange.decisions, [step.probability for step in exchange.steps], last)
         made = vain = exchange.failed
         risk = 0.0
         for position, (step, share) in enumerate(zip(exchange.steps, shares, strict=True)):

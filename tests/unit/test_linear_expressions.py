@@ -26,13 +26,14 @@ ROOT: Final = Path(langgraph_toolmem.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
 MADE_AT_RUN_TIME: Final = {
     "evaluation/tau2/stub.py",
+    "graph/cases.py",
     "graph/sources.py",
     "navigator/openapi/documents.py",
     "turn/providers.py",
     "turn/structured.py",
 }
-"""Modules with expressions of which a part is not known before: words around a value of a bounded length, scalars of
-YAML, names of models, names of fields, names of an environment's tools and fields."""
+"""Modules with expressions of which a part is not known before: words around a value of a bounded length, values of
+past calls, scalars of YAML, names of models, names of fields, names of an environment's tools and fields."""
 SHORT, LONG = 250, 2000
 MOST: Final = 24
 """A text 8 times as long may take so many times as long; a quadratic expression takes 64 times as long."""

@@ -110,7 +110,7 @@ def test_a_graph_survives_storage(made: list[list[Message]]):
 def test_an_open_turn_counts_until_its_end_is_seen():
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
-    begun = TurnOpened("t1", ["w0\x1f"], [["b", "", ["A1"]]], True, None)
+    begun = TurnOpened("t1", ["w0\x1f"], [["b", [], ["A1"]]], True, None)
     graph.apply(None, [begun])
     graph.apply(None, [begun])
     assert graph.successors.row("w0\x1f") == {OPEN: [1, 0, 0, 0]}
@@ -172,11 +172,11 @@ OPERATIONS: dict[str, Event] = {
         review.ChangeMade("c9", RUN, ANN, 500_000, "t", "b", SECRET, "ok", SECRET),
         review.AgentSeen("k1", 500_000, "office", {"shadow": True}, 0),
         review.AgentTurn("k1", 1),
-        review.CheckOpened("t1", review.SHADOW_CHECK, "k1", RUN, ANN, 500_000, "t", "b", "c" * 16, SECRET),
+        review.CheckOpened("t1", review.SHADOW_CHECK, "k1", RUN, ANN, 500_000, "t", "b", ["c" * 16], SECRET),
         review.CheckEnded("t2", 1, "an answer in words"),
         review.WrongCall("t3", review.AUDIT, "k1", RUN, ANN, 500_000, "t", "b", SECRET, SECRET),
         inertia.RulesJudged(["A1"], 1),
-        inertia.TurnOpened("t1", ["w0"], [["b", SECRET, ["A1"], 0.5, [], 0, None, {}]], 1, ANN),
+        inertia.TurnOpened("t1", ["w0"], [["b", [SECRET], ["A1"], 0.5, [], 0, None, {}]], 1, ANN),
         inertia.TurnClosed("t0"),
         sit.TransitionSeen(RUN, "s1", "a", "b"),
         navigator.OutputsSeen("b", {SECRET: ["string"]}, ANN),

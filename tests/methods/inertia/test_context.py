@@ -101,13 +101,13 @@ def predicted(**tools: float) -> Decision:
     ids=["as after the look-up", "as without it", "as neither"],
 )
 def test_the_answer_says_whether_a_look_up_was_needed(answer: AIMessage, expected: float) -> None:
-    foreseen = [predicted(find=0.6, close=0.3, words=0.1), predicted(words=0.9, close=0.1)]
-    assert shares_made(foreseen, [0.6], answer) == [pytest.approx(expected)]
+    decisions = [predicted(find=0.6, close=0.3, words=0.1), predicted(words=0.9, close=0.1)]
+    assert shares_made(decisions, [0.6], answer) == [pytest.approx(expected)]
 
 
 def test_a_later_step_is_never_likelier_than_the_one_before_it() -> None:
-    foreseen = [predicted(find=0.8, words=0.2), predicted(get=0.7, words=0.3), predicted(words=1.0)]
-    first, second = shares_made(foreseen, [0.8, 0.7], AIMessage("Done."))
+    decisions = [predicted(find=0.8, words=0.2), predicted(get=0.7, words=0.3), predicted(words=1.0)]
+    first, second = shares_made(decisions, [0.8, 0.7], AIMessage("Done."))
     assert first > second > 0
 
 

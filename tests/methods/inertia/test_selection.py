@@ -56,7 +56,7 @@ def test_a_request_that_names_another_row_goes_to_the_model():
     for word in ("savings", "business", "saving"):
         refused = decision(learner, f"what is on my {word} account of C{{}}")
         assert (refused.acts, refused.code) == (False, "denied"), word
-        assert next_lookup(refused, lambda tool, args: True) is None, "nor before the model"
+        assert next_lookup(refused.predicted, lambda tool, args: True) is None, "nor before the model"
     assert decision(learner, "what is on my checking account of C{}").acts, "the row of the value is named"
     assert decision(learner, "what is on my checking and savings account of C{}").code != "denied", "both are named"
 
