@@ -9,7 +9,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -76,10 +76,45 @@ class Job:
 
 @dataclass
 class Exchange:
-    """The look-ups before one request, and their messages, by step."""
+    """The look-ups before one request.
 
+    Attributes:
+        decisions: before each step, and after the last one.
+        steps: the look-ups.
+        messages: of each step.
+        probability: of all steps together.
+        held_out: the first look-up was held out.
+    """
+
+    decisions: list[Decision]
     steps: list[Option] = field(default_factory=list)
     messages: list[list[dict[str, Any]]] = field(default_factory=list)
+    probability: float = 1.0
+    held_out: bool = False
+
+    def used(self, answer: dict[str, Any]) -> int:
+        """Return how many steps stay in the history after an answer."""
+        tools = [[lookup.tool] * len(lookup.calls) for lookup in self.steps]
+        return used_steps(tools, _message(answer))
+
+    def risk(self, answer: dict[str, Any]) -> float:
+        """Return how many look-ups are in vain by an answer."""
+        own = [lookup.probability for lookup in self.steps]
+        risk = 0.0
+        for share, lookup in zip(shares_made(self.decisions, own, _message(answer)), self.steps, strict=True):
+            risk += (1 - share) * len(lookup.calls)
+        return risk
+
+
+def _message(answer: dict[str, Any]) -> AIMessage:
+    [message] = convert_to_messages([answer])
+    assert isinstance(message, AIMessage)
+    return message
+
+
+def _number(lookups: Iterable[Option]) -> int:
+    """Return the number of calls of some look-ups."""
+    return sum(len(lookup.calls) for lookup in lookups)
 
 
 @dataclass
@@ -135,9 +170,15 @@ class MadeLookups:
             self._unchanged.clear()
             self._of_request.clear()
 
-    def in_vain(self) -> int:
-        """Return the number of look-ups that the recorded model does not make."""
-        return sum(not made.wanted for made in self._all)
+    def in_vain(self) -> list[str]:
+        """Return the tools of the look-ups that the recorded model does not make."""
+        return [made.call[0] for made in self._all if not made.wanted]
+
+
+def _is_within(turn: RecordedTurn, lookups: Iterable[Option]) -> bool:
+    """Return True if some look-ups contain the calls of a turn."""
+    calls = {(lookup.tool, canon_args(args)) for lookup in lookups for args in lookup.calls}
+    return calls.issuperset(_calls_in(turn))
 
 
 def _calls_in(turn: RecordedTurn) -> list[RecordedCall]:
@@ -152,7 +193,8 @@ class Figures:
         turns, lookup_turns: model turns, and those that consist of look-ups.
         saved: look-up turns that were made before the model was asked, and that it made in the recording.
         in_vain: look-ups that it did not make there.
-        taken_out: saved turns that leave the history, because the model goes on with the same tool.
+        taken_out: steps that leave the history, because the model goes on with the same tool. A turn that they would
+            have saved does not count as saved.
         held_out: requests whose look-ups were held out.
         shortcut: [right, wrong] calls that the shortcut makes on the same set without this feature.
         tokens_saved, tokens_added: of input, at CHARS_PER_TOKEN.
@@ -203,42 +245,81 @@ class Pass:
             made.begin(turn)
             if made.covers(turn):
                 # The model has read these results, so it is not asked for them.
-                self._saved(history)
+                self._saved(history, 1)
                 made.follow(turn)
                 place += 1
             else:
                 place = self._asked(history, turns, place, thread, made)
-        self.figures.in_vain += made.in_vain()
+        in_vain = made.in_vain()
+        self.figures.in_vain += len(in_vain)
+        self.figures.tokens_added += sum(map(self._size, in_vain)) / CHARS_PER_TOKEN
         self.memory.finish(history, thread_id=thread)
 
     def _asked(
         self, history: list[dict[str, Any]], turns: Sequence[RecordedTurn], place: int, thread: str, made: MadeLookups
     ) -> int:
         """Play one request to the model, put what it leaves in the history, and return the place of the next turn."""
-        inertia, figures, settings = self.memory.inertia, self.figures, self.settings
-        shadow = InertiaPolicy(shadow=True)
-        decision = inertia.begin_turn(history, owner=Owner(thread), policy=shadow, model_input=self.seen)
+        inertia, figures = self.memory.inertia, self.figures
+        decision = inertia.begin_turn(
+            history, owner=Owner(thread), policy=InertiaPolicy(shadow=True), model_input=self.seen
+        )
         self._count_shortcut(turns[place], decision)
-        exchange = Exchange()
-        probability = 1.0
-        decisions, own = [decision], []
-        asked_at = list(history)
+        exchange = self._look_up(history, decision, thread)
+        for lookup in exchange.steps:
+            made.add(lookup)
+        covered = 0
+        while self._goes_on(turns, place, covered) and made.covers(turns[place + covered]):
+            made.follow(turns[place + covered])
+            covered += 1
+        if not self._goes_on(turns, place, covered):
+            # The user speaks next: the recording does not have the model's answer.
+            self._saved(history, covered)
+            history += chain.from_iterable(exchange.messages)
+            return place + covered
+        turn = turns[place + covered]
+        self._lost(exchange, history, thread, turn)
+        kept = exchange.used(turn.answer)
+        for lookup in exchange.steps[kept:]:
+            made.remove(lookup)
+        figures.taken_out += len(exchange.steps) - kept
+        asked_again = 0
+        for each in turns[place : place + covered]:
+            asked_again += not _is_within(each, exchange.steps[:kept])
+        self._saved(history, covered - asked_again)
+        figures.seconds += asked_again * (MODEL_SECONDS + TOOL_SECONDS)
+        if exchange.steps:
+            risk = exchange.risk(turn.answer)
+            with self._timed():
+                inertia.looked_up(_number(exchange.steps), risk, _number(exchange.steps[kept:]))
+        history += chain.from_iterable(exchange.messages[:kept])
+        if kept < len(exchange.steps):
+            inertia.shown(history, owner=Owner(thread))
+        made.follow(turn)
+        history += [turn.answer, *turn.results]
+        return place + covered + 1
+
+    @staticmethod
+    def _goes_on(turns: Sequence[RecordedTurn], place: int, covered: int) -> bool:
+        """Return True if the request to the model at a place goes on after some turns."""
+        after = place + covered
+        return after < len(turns) and (not covered or not turns[after].before)
+
+    def _look_up(self, history: list[dict[str, Any]], decision: Decision, thread: str) -> Exchange:
+        """Make the look-ups before a request."""
+        inertia, settings, exchange = self.memory.inertia, self.settings, Exchange([decision])
         least = inertia.context.least_probability(settings)
-        held_out = False
         while len(exchange.steps) < settings.max_steps:
             with self._timed():
-                lookup = next_lookup(inertia.lookups(decisions[-1]), self._may)
-            if lookup is None or probability * lookup.probability < least:
+                lookup = next_lookup(inertia.lookups(exchange.decisions[-1]), self._may)
+            if lookup is None or exchange.probability * lookup.probability < least:
                 break
-            held_out = not exchange.steps and not self._begins(history, lookup, thread)
-            if held_out:
+            exchange.held_out = not exchange.steps and not self._begins(history, lookup, thread)
+            if exchange.held_out:
                 break
-            probability *= lookup.probability
-            own.append(lookup.probability)
-            figures.seconds += TOOL_SECONDS
+            exchange.probability *= lookup.probability
+            self.figures.seconds += TOOL_SECONDS
             exchange.steps.append(lookup)
             exchange.messages.append(self._exchange_of(lookup))
-            made.add(lookup)
             with self._timed():
                 after = inertia.foresee(
                     [*history, *chain.from_iterable(exchange.messages)],
@@ -247,47 +328,22 @@ class Pass:
                     tools=None,
                     model_input=self.seen,
                 )
-            decisions.append(after)
-        begun = place
-        while place < len(turns) and (place == begun or not turns[place].before) and made.covers(turns[place]):
-            self._saved(asked_at)
-            made.follow(turns[place])
-            place += 1
-        ends = place == len(turns) or (place > begun and bool(turns[place].before))
-        if not ends:
-            no_step = len(exchange.steps) == settings.max_steps
-            self.fates.lost(Asked(history, thread, decisions[-1], probability, held_out, no_step), turns[place].answer)
-            figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turns[place].results)
-        kept = len(exchange.steps)
-        if exchange.steps and not ends:
-            [answer] = convert_to_messages([turns[place].answer])
-            assert isinstance(answer, AIMessage)
-            kept = used_steps([[lookup.tool] * len(lookup.calls) for lookup in exchange.steps], answer)
-            for lookup in exchange.steps[kept:]:
-                made.remove(lookup)
-            figures.taken_out += len(exchange.steps) - kept
-            shares = shares_made(decisions, own, answer)
-            risk = 0.0
-            for share, lookup in zip(shares, exchange.steps, strict=True):
-                risk += (1 - share) * len(lookup.calls)
-            with self._timed():
-                made_calls = sum(len(lookup.calls) for lookup in exchange.steps)
-                vain = sum(len(lookup.calls) for lookup in exchange.steps[kept:])
-                inertia.looked_up(made_calls, risk, vain)
-        history += chain.from_iterable(exchange.messages[:kept])
-        if exchange.steps and kept < len(exchange.steps):
-            inertia.shown(history if kept else asked_at, owner=Owner(thread))
-        if ends:
-            return place
-        turn = turns[place]
-        made.follow(turn)
-        history += [turn.answer, *turn.results]
-        return place + 1
+            exchange.decisions.append(after)
+        return exchange
 
-    def _saved(self, history: Sequence[dict[str, Any]]) -> None:
-        self.figures.saved += 1
-        self.fates.saved()
-        self.figures.tokens_saved += len(json.dumps(history)) / CHARS_PER_TOKEN
+    def _lost(self, exchange: Exchange, history: list[dict[str, Any]], thread: str, turn: RecordedTurn) -> None:
+        """Count a turn that the model makes."""
+        no_step = len(exchange.steps) == self.settings.max_steps
+        decision, probability = exchange.decisions[-1], exchange.probability
+        self.fates.lost(Asked(history, thread, decision, probability, exchange.held_out, no_step), turn.answer)
+        self.figures.seconds += MODEL_SECONDS + TOOL_SECONDS * bool(turn.results)
+
+    def _saved(self, history: Sequence[dict[str, Any]], turns: int) -> None:
+        """Count turns for which the model was not asked."""
+        for _ in range(turns):
+            self.figures.saved += 1
+            self.fates.saved()
+            self.figures.tokens_saved += len(json.dumps(history)) / CHARS_PER_TOKEN
 
     def _exchange_of(self, lookup: Option) -> list[dict[str, Any]]:
         """Return the exchange of a look-up, with its result in this run or in another one."""
