@@ -24,7 +24,7 @@ from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, De
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, PrefetchedContext, ToolMemory
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.context import next_lookup, shares_made, used_steps
-from langgraph_toolmem.inertia.decision import Decision
+from langgraph_toolmem.inertia.decision import Decision, call_digests
 from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.inertia.prefetch import choose, least_probability
 from langgraph_toolmem.inertia.speculative import Interceptors, qualified
@@ -204,13 +204,13 @@ class Before:
     def used(self, request: Request, messages: list[BaseMessage], shown: Shown, answer: AIMessage) -> int:
         """Return how many of the steps stay in the history, and note it."""
         inertia, thread = self.memory.inertia, str(request.number)
-        tools = [[call.tool for call in calls] for calls in shown.steps]
-        used = used_steps(tools, answer)
+        steps = [call_digests(calls[0].tool, [call.args for call in calls]) for calls in shown.steps]
+        used = used_steps(steps, answer)
         shares = shares_made(shown.decisions, shown.probabilities, answer)
-        risk = sum((1 - share) * len(step) for share, step in zip(shares, tools, strict=True))
-        inertia.looked_up(sum(map(len, tools)), risk, sum(map(len, tools[used:])))
+        risk = sum((1 - share) * len(step) for share, step in zip(shares, steps, strict=True))
+        inertia.looked_up(sum(map(len, steps)), risk, sum(map(len, steps[used:])))
         kept = [message for step in shown.messages[:used] for message in step]
-        if used < len(tools):
+        if used < len(steps):
             inertia.shown([*messages, *kept], owner=Owner(thread))
         return used
 

@@ -28,7 +28,7 @@ from langgraph_toolmem import Inertia, InertiaPolicy, PrefetchedContext, ToolMem
 from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.inertia.context import next_lookup, shares_made, used_steps
-from langgraph_toolmem.inertia.decision import Decision, Option
+from langgraph_toolmem.inertia.decision import Decision, Option, call_digests
 from langgraph_toolmem.inertia.exchange import MARK
 from langgraph_toolmem.runs.run import ModelInput
 from langgraph_toolmem.runs.values import canon_args
@@ -94,8 +94,8 @@ class Exchange:
 
     def used(self, answer: dict[str, Any]) -> int:
         """Return how many steps stay in the history after an answer."""
-        tools = [[lookup.tool] * len(lookup.calls) for lookup in self.steps]
-        return used_steps(tools, _message(answer))
+        steps = [call_digests(lookup.tool, lookup.calls) for lookup in self.steps]
+        return used_steps(steps, _message(answer))
 
     def risk(self, answer: dict[str, Any]) -> float:
         """Return how many look-ups are in vain by an answer."""
@@ -193,8 +193,8 @@ class Figures:
         turns, lookup_turns: model turns, and those that consist of look-ups.
         saved: look-up turns that were made before the model was asked, and that it made in the recording.
         in_vain: look-ups that it did not make there.
-        taken_out: steps that leave the history, because the model goes on with the same tool. A turn that they would
-            have saved does not count as saved.
+        taken_out: steps that leave the history, because the model makes them again. A turn that they would have saved
+            does not count as saved.
         held_out: requests whose look-ups were held out.
         shortcut: [right, wrong] calls that the shortcut makes on the same set without this feature.
         tokens_saved, tokens_added: of input, at CHARS_PER_TOKEN.

@@ -5,8 +5,8 @@ The request carries each look-up as an exchange: a call and its result, after th
 module has the settings, the choice of the next look-up, and the record of look-ups in vain.
 
 Such a look-up is not learned by itself, because the model did not choose it. A share of the look-ups is held out: the
-model is asked without them, and its answer is compared. Together with the calls that the model makes again or with
-other arguments they say how many look-ups are in vain, and the budget `max_in_vain` bounds those.
+model is asked without them, and its calls are compared. Together with the model's answers to requests with look-ups
+they say how many look-ups are in vain, and the budget `max_in_vain` bounds those.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from langgraph_toolmem.graph.events import (
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.confidence import LookupNeeded
-from langgraph_toolmem.inertia.decision import Decision, Option, digests_of_turn
+from langgraph_toolmem.inertia.decision import Decision, Option, call_digests, digests_of_turn
 from langgraph_toolmem.inertia.policy import is_rate
 from langgraph_toolmem.runs.run import Turn
 
@@ -188,20 +188,23 @@ def _share_of_tools(decision: Decision, tools: Collection[str]) -> float:
 
 
 def used_steps(steps: Sequence[Sequence[str]], answer: AIMessage) -> int:
-    """Return how many of the looked-up steps stay in the history: all except the last ones in vain.
+    """Return how many of the looked-up steps stay in the history: all except the last ones that the model makes again.
 
-    A step was in vain if the model, having read its results, makes one of its calls again, or calls its tool with
-    other arguments. A step before one that stays is kept too: the model has read its results.
+    A step before one that stays is kept too: the model has read its results.
 
     Args:
-        steps: per step the tools that it called.
+        steps: per step the digests of its calls, as `call_digests` writes them.
         answer: of the model.
     """
     # All other steps stay, because the model has read them. A model whose look-ups were dropped changed an invoice,
     # looked it up again, read its own change, reported "done before" and left out the rest: with only those steps kept
     # whose values were visibly used, 60 changes were missing in 800 requests, and 17.4 % of the calls were saved in
     # place of 40.6 %. The use of a value says little: `find_user_id_by_name_zip` was next in .99 and used in .29.
-    asked = {call["name"] for call in answer.tool_calls}
+    # A call of the same tool with other arguments says little too, because the next order of a list is one: without
+    # the steps before such calls, shop and telecom saved 11.2 and 7.9 in place of 11.9 and 8.8 calls per 100 turns.
+    asked: set[str] = set()
+    for call in answer.tool_calls:
+        asked.update(call_digests(call["name"], [call["args"]]))
     kept = len(steps)
     while kept and not asked.isdisjoint(steps[kept - 1]):
         kept -= 1
@@ -219,7 +222,7 @@ class ContextMade(Event):
         turn: number of the model turn.
         made: number of look-ups.
         risk: how many of them were in vain by their probability.
-        vain: how many of them the model made again or with other arguments.
+        vain: how many of them the model made again.
     """
 
     kind = "context_made"
@@ -286,7 +289,7 @@ class LookupCounts(PlainRecord):
     Attributes:
         made: their number.
         risk: how many of them were in vain by their probability.
-        vain: how many of them the model made again or with other arguments.
+        vain: how many of them the model made again.
     """
 
     made: float = 0.0

@@ -39,7 +39,7 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import Owner
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.inertia.context import PrefetchedContext, next_lookup, shares_made, used_steps
-from langgraph_toolmem.inertia.decision import Decision, Option, forecast_of
+from langgraph_toolmem.inertia.decision import Decision, Option, call_digests, forecast_of
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Branch, count_pause, namespace_of, was_executed
 from langgraph_toolmem.inertia.speculative import (
     AgentTools,
@@ -119,6 +119,14 @@ class LookupStep:
     def messages(self) -> list[BaseMessage]:
         """Return the exchange: the calls and their results."""
         return [self.call_message(), *(lookup.result.model_copy() for lookup in self.lookups)]
+
+    @property
+    def digests(self) -> list[str]:
+        """Return the identity of each call."""
+        digests = []
+        for lookup in self.lookups:
+            digests += call_digests(lookup.call["name"], [lookup.call["args"]])
+        return digests
 
     @property
     def is_text(self) -> bool:
@@ -497,10 +505,7 @@ class ContextLookups:
         for message in answer.messages:
             if isinstance(message, AIMessage):
                 last = message
-        tools = []
-        for step in exchange.steps:
-            tools.append([lookup.call["name"] for lookup in step.lookups])
-        used = used_steps(tools, last)
+        used = used_steps([step.digests for step in exchange.steps], last)
         shares = shares_made(exchange.decisions, [step.probability for step in exchange.steps], last)
         made = vain = exchange.failed
         risk = 0.0

@@ -25,7 +25,7 @@ from langgraph_toolmem.inertia.context import (
     shares_made,
     used_steps,
 )
-from langgraph_toolmem.inertia.decision import Code, Decision, Option, Refusal
+from langgraph_toolmem.inertia.decision import Code, Decision, Option, Refusal, call_digests
 from langgraph_toolmem.inertia.exchange import HEAD, MARK, without_made_turns
 from langgraph_toolmem.inertia.record import JudgedCall, credit_judged
 from langgraph_toolmem.runs.run import Turn
@@ -137,13 +137,14 @@ def test_a_held_out_turn_counts_in_the_fit_for_the_look_ups_that_nobody_checks(s
         (AIMessage("Done."), 2),
         (call_tool("close", ref=1), 2),
         (call_tool("get", ref=1), 1),
-        (call_tool("get", ref=2), 1),
+        (call_tool("get", ref=2), 2),
         (call_tool("find", name="Bob"), 2),
     ],
     ids=["words", "change", "the same again", "other arguments", "an earlier tool"],
 )
 def test_what_stays_in_the_history(answer: AIMessage, kept: int) -> None:
-    assert used_steps([["find"], ["get"]], answer) == kept
+    steps = [call_digests("find", [{"name": "Ann"}]), call_digests("get", [{"ref": 1}])]
+    assert used_steps(steps, answer) == kept
 
 
 @pytest.mark.parametrize(
