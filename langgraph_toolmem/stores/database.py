@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.stores.database")
 
 NAME: Final = "memory.db"
-DATABASE_FORMAT: Final = 3
+DATABASE_FORMAT: Final = 4
 APPLICATION_ID: Final = int.from_bytes(b"tmem", "big")
 READ_SECONDS: Final = 3.0
 """Limit of processor seconds of one access: pages that point in circles would be read without end."""
