@@ -17,9 +17,8 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.inertia.confidence import LookupNeeded
 from langgraph_toolmem.inertia.context import ContextHeldOut
-from langgraph_toolmem.inertia.decision import digests_of_turn
 from langgraph_toolmem.inertia.policy import may_write
-from langgraph_toolmem.inertia.record import JudgedCall
+from langgraph_toolmem.inertia.record import JudgedCall, truth_of
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -76,7 +75,7 @@ class NeededLookups:
         record: Record = []
         # The memory's own look-up is no evidence that the model would have made it.
         if turn.chosen_by == "model":
-            made = digests_of_turn(turn)
+            made = truth_of(turn) or []
             awaited += _awaited_after(judged, made, number, held_out)
             for lookup in awaited:
                 lookup.missing.difference_update(made)

@@ -307,7 +307,7 @@ def credit_judged(
         number: of the model turn.
         stands_for: least number of predictions that the best one represents, itself and those without a known outcome.
     """
-    truth = _truth(turn)
+    truth = truth_of(turn)
     record = _examples(judged, truth, number, stands_for)
     if audit_rate and would_act == AUDITED:
         # A share of the calls made is audited: each audit represents the others, which are not checked.
@@ -352,7 +352,7 @@ def credit_correction(call: CallMade, number: int) -> Record:
     return record
 
 
-def _truth(turn: Turn) -> list[str] | None:
+def truth_of(turn: Turn) -> list[str] | None:
     """Return the calls of the turn in the form of a candidate; None if they are not the model's."""
     # A person did not let the call pass: the model's own choice must not be learned as the truth.
     if any(step.review == "rejected" for step in turn.steps):

@@ -882,7 +882,7 @@ def legal_name(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    """Return a text with the letters that accents and wide forms stand for: "días" -> "dias", "ＩＤ" -> "ID"."""
+    """Return a text without accents and in plain letters: "dias" for "días", "ID" for "ＩＤ"."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(sign for sign in decomposed if not unicodedata.combining(sign))
 

@@ -84,7 +84,7 @@ def test_a_held_out_look_up_that_the_model_makes_later_was_right() -> None:
 
 
 def predicted(**tools: float) -> Decision:
-    """Return a decision with the probabilities of tools; "words" stands for an answer in words."""
+    """Return a decision that gives each tool its probability; `words` is that of an answer in words."""
     options = []
     for tool, probability in tools.items():
         options.append(Option(WORDS if tool == "words" else tool, (), probability, columns=(0.0,)))

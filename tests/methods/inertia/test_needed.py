@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import Inertia, ToolMemory
+from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import needed
+from langgraph_toolmem.inertia.decision import call_digests
+from langgraph_toolmem.inertia.needed import NeededLookups
+from langgraph_toolmem.inertia.record import JudgedCall
+from langgraph_toolmem.runs.run import ExecutedCall, Turn
+from langgraph_toolmem.runs.tools import ToolSpec
 
 TOOLS = [
     {"name": name, "description": name, "parameters": {"type": "object", "properties": {"ref": {"type": "string"}}}}
@@ -79,6 +86,26 @@ def test_a_look_up_after_a_change_was_not_needed_before_it() -> None:
     with learned([("get_order", "close"), ("close", "get_order")]) as memory:
         following, likely = estimates(memory, "get_order")
         assert likely == pytest.approx(following, abs=0.01)
+
+
+def test_a_look_up_that_a_person_rejected_is_not_needed() -> None:
+    rejected = Turn((look_up("rejected"),), "", "model", "t2", True)
+    asked = Turn((look_up("ok"),), "", "model", "t2", True)
+    judged = [JudgedCall("get_order", call_digests("get_order", [{"ref": "A"}]), [], columns=[0.0] * 8)]
+    for turn, events in ((rejected, 0), (asked, 1)):
+        lookups = NeededLookups()
+        assert not lookups.learned(turn_of(Turn((), "Which one?", "model", "t1", True)), judged, 1, None)
+        assert len(lookups.learned(turn_of(turn), [], 2, None)) == events
+
+
+def look_up(status: Any) -> ExecutedCall:
+    review: Any = "rejected" if status == "rejected" else ""
+    return ExecutedCall("get_order", {"ref": "A"}, None, status, "model", "c", "k", review)
+
+
+def turn_of(turn: Turn) -> LearnedTurn:
+    specs = {"get_order": ToolSpec("get_order", "", {}, read_only=True)}
+    return LearnedTurn(RunState(), turn, "run", "thread", None, specs, 0, {}, {})
 
 
 def test_the_likeliest_look_up_comes_first() -> None:
